@@ -88,9 +88,8 @@ def _own_command(name: str) -> Any:
 def _plugin_command(name: str) -> Any:
     """Load a plug-in's command.
 
-    Raises:
-        KeyError: No plug-in provides the command.
-        UsageError: A plug-in cannot be used, or typer cannot read the command.
+    Raise KeyError if no plug-in provides the command. Raise UsageError if a plug-in cannot be used, or typer cannot
+    read the command.
     """
     value = _plugin_commands()[name]
     parent = typer.Typer(**_PLAIN)

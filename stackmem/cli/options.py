@@ -58,8 +58,7 @@ def argument(metavar: str, says: str, default: Any = ...) -> Any:
 def flag(name: str, *, short: bool = True) -> Any:
     """Define the flag of a setting; it is None if not given, so that other sources apply.
 
-    Args:
-        short: Whether its short form is free in this command.
+    ``short`` says whether its short form is free in this command.
     """
     option = OPTIONS[name]
     if option.kind == "switch":

@@ -39,8 +39,7 @@ def solve_command(
 ) -> str:
     """Build the shell command that runs ``stackmem solve`` in the working directory and prints the result as JSON.
 
-    Args:
-        settings: Flags of ``stackmem solve`` by name, with ``_`` in place of ``-``: ``strategy``, ``max_steps``.
+    ``settings`` are flags of ``stackmem solve`` by name, with ``_`` in place of ``-``: ``strategy``, ``max_steps``.
     """
     flags: dict[str, object] = {
         "isolation": "none", "fsync": "none", "runs_dir": f"{logs}/runs", "sandbox_dir": "/tmp/stackmem",  # noqa: S108
@@ -55,9 +54,8 @@ def solve_command(
 def setup_command(wheel: str | None, program: str = "stackmem") -> str:
     """Build the shell command that installs stackmem if it is missing, and prints its version.
 
-    Args:
-        wheel: Path of a wheel inside the container. Without one, stackmem must be in the container already, because
-            no package index has it.
+    ``wheel`` is the path of a wheel inside the container. Without one, stackmem must be in the container already,
+    because no package index has it.
     """
     if wheel is None:
         install = "{ echo 'stackmem is not installed in the container; pass a wheel: --ak wheel=PATH' >&2; exit 1; }"

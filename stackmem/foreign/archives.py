@@ -43,9 +43,7 @@ def budget_for(file: BinaryIO) -> ArchiveBudget:
 def opened(archive: Path) -> Iterator[io.BufferedReader[io.FileIO]]:
     """Open an archive that the user named.
 
-    Raises:
-        ArchiveError: The archive is not a regular file.
-        OSError: The archive cannot be opened.
+    Raise ArchiveError if the archive is not a regular file, and OSError if the archive cannot be opened.
     """
     fd = os.open(archive, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with io.BufferedReader(io.FileIO(fd), _BUFFER) as file:
@@ -67,13 +65,9 @@ def unpack_layer(
 ) -> None:
     """Write the content of a tar archive over that of earlier layers, without following their links.
 
-    Args:
-        whiteouts: Whether entries named ``.wh.NAME`` delete files of earlier layers, as in a layer of an image.
-        leaves: Selects entries to leave out, by name.
-
-    Raises:
-        ArchiveError: The archive is damaged, too large, or contains an entry that cannot be written.
-        OSError: The disk is full, or the folder cannot be written.
+    ``whiteouts`` says whether entries named ``.wh.NAME`` delete files of earlier layers, as in a layer of an image.
+    ``leaves`` selects entries to leave out, by name. Raise ArchiveError if the archive is damaged, too large, or
+    contains an entry that cannot be written. Raise OSError if the disk is full, or the folder cannot be written.
     """
     with _readable():
         reader = TarReader(plain(file), budget)
@@ -188,8 +182,7 @@ def layer_digest(file: BinaryIO, budget: ArchiveBudget) -> str:
 class SavedFiles:
     """The files of a ``docker save`` archive by name. Nothing is written to disk.
 
-    Args:
-        file: The archive, uncompressed.
+    ``file`` is the archive, uncompressed.
     """
 
     def __init__(self, file: BinaryIO, budget: ArchiveBudget) -> None:

@@ -36,9 +36,8 @@ _ALLOWED = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE
 class SqliteFile:
     """An open database. All reads see the same moment.
 
-    Args:
-        tables: The tables to read; each must exist and be a plain table.
-        text_bytes: The limit for all texts that are read; 1 GiB by default.
+    ``tables`` are the tables to read; each must exist and be a plain table. ``text_bytes`` is the limit for all texts
+    that are read; 1 GiB by default.
 
     Raises:
         OSError: On entering the context, while reading or at the end: the file cannot be read, is damaged, does not
@@ -129,8 +128,7 @@ class SqliteFile:
     def _has(self, suffix: str) -> bool:
         """Return whether a file of SQLite's with content exists next to the database.
 
-        Raises:
-            OSError: It is a link or not a regular file. SQLite would write to its target or wait for it.
+        Raise OSError if it is a link or not a regular file. SQLite would write to its target or wait for it.
         """
         path = f"{self._path}{suffix}"
         try:

@@ -25,12 +25,8 @@ StrPath = str | bytes | os.PathLike[str]
 def open_regular(path: StrPath, *, follow: bool = True, dir_fd: int | None = None) -> BinaryIO:
     """Open a regular file for reading.
 
-    Args:
-        follow: Whether a symbolic link as the last component is followed.
-        dir_fd: An open folder that a relative path starts from.
-
-    Raises:
-        OSError: The file cannot be opened, or is not a regular file.
+    ``follow`` says whether a symbolic link as the last component is followed. ``dir_fd`` is an open folder that a
+    relative path starts from. Raise OSError if the file cannot be opened, or is not a regular file.
     """
     more = 0 if follow else os.O_NOFOLLOW
     return open(path, "rb", opener=lambda path, flags: descriptor_of_regular(path, flags | more, dir_fd=dir_fd))

@@ -56,8 +56,7 @@ def _read(text: str | None) -> dict[str, Any]:
 def _source(direct: dict[str, Any], extra: str) -> tuple[str, ...]:
     """Return pip's arguments for the same source with an extra. Empty if the source is unknown or no longer exists.
 
-    Args:
-        direct: The content of ``direct_url.json``, as in the packaging specifications.
+    ``direct`` is the content of ``direct_url.json``, as in the packaging specifications.
     """
     parts = urlsplit(str(direct.get("url", "")))
     bare = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()  # without a name and password

@@ -226,9 +226,8 @@ class TarReader:
     def _bytes(self, size: int, *, may_end: bool = False, counted: bool = False) -> bytes:
         """Read exactly ``size`` bytes.
 
-        Args:
-            may_end: The archive may end here; the result is then empty.
-            counted: The bytes are already in the budget.
+        ``may_end`` says whether the archive may end here; the result is then empty. ``counted`` says whether the bytes
+        are already in the budget.
         """
         data = self._file.read(size)
         self.position += len(data)

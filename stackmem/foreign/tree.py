@@ -35,9 +35,8 @@ class ArchiveError(StackmemError):
 class UnpackedTree:
     """A folder that receives entries. A context manager that closes it.
 
-    Args:
-        replaces: Whether a later entry replaces an earlier one. Otherwise a repeated entry is refused.
-        folder_mode: Mode of folders without an entry.
+    ``replaces`` says whether a later entry replaces an earlier one. Otherwise a repeated entry is refused.
+    ``folder_mode`` is the mode of folders without an entry.
     """
 
     def __init__(self, folder: Path, *, replaces: bool = True, folder_mode: int = 0o755) -> None:

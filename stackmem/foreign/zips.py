@@ -112,9 +112,7 @@ class Zipped:
 def opened_zip(archive: Path | bytes) -> Iterator[Zipped]:
     """Open an archive by its path or content.
 
-    Raises:
-        ArchiveError: The archive is damaged.
-        OSError: The archive cannot be read.
+    Raise ArchiveError if the archive is damaged, and OSError if the archive cannot be read.
     """
     try:
         with (

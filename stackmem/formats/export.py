@@ -54,9 +54,8 @@ def export_run(
 ) -> Exported:
     """Export the run in the format.
 
-    Raises:
-        UsageError: The format is unknown, or the collector did not accept everything.
-        TraceError: A record is broken, or the run's strategy is not installed.
+    Raise UsageError if the format is unknown, or the collector did not accept everything. Raise TraceError if a record
+    is broken, or the run's strategy is not installed.
     """
     from stackmem.formats.exports import EXPORTS
     from stackmem.formats.exports.otel import otel_with_content, requests
@@ -82,15 +81,11 @@ def export_run(
 def export_predictions(run_or_folder: str, runs_dir: Path, write: Callable[[bytes], object], out: Path | None) -> int:
     """Write the changes of runs for SWE-bench: JSON Lines, or one object if the file's name ends in ``.json``.
 
-    Args:
-        run_or_folder: A run, or a folder of runs or of a bench.
+    ``run_or_folder`` is a run, or a folder of runs or of a bench. Raise UsageError if the run does not exist, a run has
+    no patch, or one object cannot contain all predictions. Raise TraceError if a trace is broken.
 
     Returns:
         The number of predictions.
-
-    Raises:
-        UsageError: The run does not exist, a run has no patch, or one object cannot contain all predictions.
-        TraceError: A trace is broken.
     """
     predictions = _predictions(run_or_folder, runs_dir)
     texts = _prediction_text(predictions, by_instance=out is not None and out.suffix == ".json")

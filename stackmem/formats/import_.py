@@ -55,13 +55,9 @@ class ImportedRun(Struct, frozen=True):
 def import_file(file: Path, spelled: str | None, runs_dir: Path, session_id: str = "") -> tuple[ImportedRun, ...]:
     """Import each session of the file as a new run, without the secrets in it.
 
-    Args:
-        spelled: The format; None detects it from the content.
-        session_id: The only session to import; empty imports all.
-
-    Raises:
-        UsageError: The file cannot be read or does not match its format. The failed session leaves no files.
-        TraceError: A trace cannot be written.
+    ``spelled`` is the format; None detects it from the content. ``session_id`` is the only session to import; empty
+    imports all. Raise UsageError if the file cannot be read or does not match its format. The failed session leaves no
+    files. Raise TraceError if a trace cannot be written.
     """
     if spelled is not None and spelled not in IMPORTERS:
         raise UsageError(f"no format {spelled!r}; known: {', '.join(sorted(IMPORTERS))}")

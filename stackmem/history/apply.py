@@ -98,8 +98,8 @@ def _loses_nothing(_path: bytes, _here: PathState, _after: Node | None) -> bool:
 
 
 def apply_patches(
-    ways: Sequence[Patch],
-    origin: Path,
+    ways: Sequence[Patch],  # patches from different trees to the same tree
+    origin: Path,  # the folder that was copied
     read: Callable[[str], bytes | None] = _no_content,  # returns the content of a blob of the run, for merging
     selects: Callable[[str], bool] = bool,  # selects paths to apply
     would_lose: Callable[[bytes, PathState, Node | None], bool] = _loses_nothing,  # as in ``UncommittedWork``
@@ -109,14 +109,8 @@ def apply_patches(
     """Apply the changes to ``origin``, a folder of any kind. Changes that are already there are skipped.
 
     If several patches change a file, the first that fits is used. The first patch decides which files are applied.
-
-    Args:
-        ways: Patches from different trees to the same tree.
-        origin: The folder that was copied.
-
-    Raises:
-        UsageError: A patch does not match its changes, or cannot be applied. The folder is unchanged.
-        WorkspaceError: A file cannot be written. Earlier changes are rolled back.
+    Raise UsageError if a patch does not match its changes, or cannot be applied. The folder is unchanged. Raise
+    WorkspaceError if a file cannot be written. Earlier changes are rolled back.
     """
     todo: dict[bytes, list[_FileTask]] = {}
     for number, way in enumerate(ways):
@@ -328,11 +322,8 @@ def patch_across(first: History, before: str, second: History, after: str) -> Pa
     """Return the patch from ``before``, a tree in ``first``, to ``after``, a tree in ``second``.
 
     Over an overlay, a tree contains only differences from the folder. If only one of the runs changed a file, the other
-    tree has the folder's version.
-
-    Raises:
-        WorkspaceError: A tree is not in its history, or only one of the runs used an overlay.
-        OSError: The temporary folder cannot be written.
+    tree has the folder's version. Raise WorkspaceError if a tree is not in its history, or only one of the runs used an
+    overlay. Raise OSError if the temporary folder cannot be written.
     """
     if first.of_layer != second.of_layer:
         raise WorkspaceError("a tree of an overlay cannot be compared with a tree of a copy")

@@ -84,8 +84,7 @@ class FileExchange:
     ) -> None:
         """Replace the ``before`` states by the ``after`` nodes; None means that the path is removed.
 
-        Raises:
-            OSError: A step failed. The folder is as it was before.
+        Raise OSError if a step failed. The folder is as it was before.
         """
         fresh = [path for path, node in after.items() if node is not None]
         removed = [path for path, node in after.items() if node is None]

@@ -140,9 +140,7 @@ def git(
 ) -> bytes:
     """Run git and return its output.
 
-    Raises:
-        UsageError: git is not installed.
-        WorkspaceError: git failed, or did not end within ``seconds``.
+    Raise UsageError if git is not installed. Raise WorkspaceError if git failed, or did not end within ``seconds``.
     """
     return git_and_warnings(*arguments, cwd=cwd, environment=environment, stdin=stdin, seconds=seconds)[0]
 

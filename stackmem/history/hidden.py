@@ -41,13 +41,12 @@ class LayerPlan(Struct, frozen=True):
 def plan_layer(folder: Path, include: tuple[str, ...] = (), own: Iterable[Path] = ()) -> LayerPlan:
     """Return what an overlay over the folder would show now.
 
+    Raise UsageError if the folder does not exist, part of it cannot be read, or ``include`` names a path that is never
+    shown.
+
     Args:
         include: Paths below the folder that are shown even if git ignores them.
         own: stackmem's runs and sandbox folders, which are never shown.
-
-    Raises:
-        UsageError: The folder does not exist, part of it cannot be read, or ``include`` names a path that is never
-            shown.
     """
     folder = real_folder(folder)
     look = _FolderScan(folder, include, own_below(folder, own))

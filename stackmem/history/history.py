@@ -85,13 +85,9 @@ class History:
     ) -> None:
         """Open the store, creating it if necessary.
 
-        Args:
-            leave_out: Folders that are never scanned, relative to the workspace, spelled as ``CopyPlan.folders``. An
-                existing store keeps its own list.
-
-        Raises:
-            UsageError: git is not installed.
-            WorkspaceError: The store cannot be created or read.
+        ``leave_out`` are folders that are never scanned, relative to the workspace, spelled as ``CopyPlan.folders``. An
+        existing store keeps its own list. Raise UsageError if git is not installed, and WorkspaceError if the store
+        cannot be created or read.
         """
         self.left_out: tuple[LeftOut, ...] = ()  # what the last snapshot could not keep
         self.git_dir = git_dir  # path of the store
@@ -242,11 +238,8 @@ class History:
     def write_patch(self, before: str, after: str, path: Path) -> None:
         """Write the patch between two trees in the format of ``git apply --binary``, without holding it in memory.
 
-        The file is empty if the trees are equal.
-
-        Raises:
-            WorkspaceError: One of the trees is not in the store. No file is left.
-            OSError: The file cannot be written.
+        The file is empty if the trees are equal. Raise WorkspaceError if one of the trees is not in the store. No file
+        is left. Raise OSError if the file cannot be written.
         """
         form = ("-p", "--binary", "--full-index", "--src-prefix=a/", "--dst-prefix=b/", "--no-color")
         arguments = _compared(self._complete_tree(before), self._complete_tree(after), *form)

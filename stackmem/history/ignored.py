@@ -30,9 +30,7 @@ class IgnoreRules:
     def ignored(self, paths: list[bytes]) -> set[bytes]:
         """Return which of the paths, relative to the workspace, are ignored.
 
-        Raises:
-            TimeoutError: git takes too long to evaluate the rules.
-            WorkspaceError: git fails.
+        Raise TimeoutError if git takes too long to evaluate the rules, and WorkspaceError if git fails.
         """
         matches: set[bytes] = set()
         batch: list[bytes] = []

@@ -83,11 +83,8 @@ def make_repository(
 ) -> InnerRepository:
     """Create the git directory ``into`` at the commit of ``origin``.
 
-    Args:
-        seconds: Time limit for listing its objects. If it is exceeded, only the last commits are copied.
-
-    Raises:
-        WorkspaceError: ``origin`` lacks a commit or is broken, or ``into`` cannot be written.
+    ``seconds`` is the time limit for listing its objects. If it is exceeded, only the last commits are copied. Raise
+    WorkspaceError if ``origin`` lacks a commit or is broken, or ``into`` cannot be written.
     """
     try:
         _begin(origin, into)

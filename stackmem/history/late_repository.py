@@ -46,16 +46,11 @@ class LateRepository:
 
     def __init__(
         self,
-        make: Callable[[], InnerRepository],
-        slow: Callable[[], object],
+        make: Callable[[], InnerRepository],  # creates the repository and moves it into place, in a separate thread
+        slow: Callable[[], object],  # called if a caller has to wait for long
         rest: Rest | None = None,
     ) -> None:
-        """Start creating it.
-
-        Args:
-            make: Creates the repository and moves it into place, in a separate thread.
-            slow: Called if a caller has to wait for long.
-        """
+        """Start creating it."""
         self.made: InnerRepository | None = None  # the repository that the run received; None until it is ready
         self._make, self._slow = make, slow
         self._error: BaseException | None = None
@@ -157,11 +152,8 @@ class LateRepository:
 def put_in_place(building: Path, repository: Path, target: Path) -> None:
     """Move a repository into the empty folder ``target``, and remove ``building``, where it was created.
 
-    Its configuration comes last, because its timestamp marks when commands could first change the repository.
-
-    Raises:
-        OSError: The new repository cannot be moved.
-        WorkspaceError: ``building`` cannot be removed.
+    Its configuration comes last, because its timestamp marks when commands could first change the repository. Raise
+    OSError if the new repository cannot be moved, and WorkspaceError if ``building`` cannot be removed.
     """
     for name in sorted(os.listdir(repository), key="config".__eq__):
         (repository / name).rename(target / name)

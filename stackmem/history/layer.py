@@ -94,12 +94,8 @@ class Overlay:
     def __init__(self, folder: Path, path: Path, hidden: Iterable[bytes], repository: Path | None = None) -> None:
         """Mount the overlay in ``path``, including earlier changes.
 
-        Args:
-            repository: A read-only folder on top of ``folder``. With None, the folder in ``path`` is used, if there is
-                one.
-
-        Raises:
-            WorkspaceError: The overlay is not available, or another process has it.
+        ``repository`` is a read-only folder on top of ``folder``. With None, the folder in ``path`` is used, if there
+        is one. Raise WorkspaceError if the overlay is not available, or another process has it.
         """
         self.folder, self.upper, self.hidden = folder, path / UPPER, frozenset(hidden)
         self.writes = self.upper

@@ -28,12 +28,11 @@ How = Literal["mount", "link", "copy"]
 def lend_folders(folder: Path, work: Path, paths: Iterable[str], how: How) -> tuple[dict[bytes, Path], tuple[str, ...]]:
     """Provide a copy with the folder's installed packages. Returns those used in place, and missing ones.
 
+    Raise WorkspaceError if the copy cannot be written.
+
     Args:
         work: The copy. No command may be running in it.
         paths: Relative to both folders, spelled by ``shown_name``. A path that the run replaced is in neither result.
-
-    Raises:
-        WorkspaceError: The copy cannot be written.
     """
     lent: dict[bytes, Path] = {}
     missing = []

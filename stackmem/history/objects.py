@@ -64,9 +64,8 @@ class ObjectStore:
     def add(self, kind: str, content: bytes) -> str:
         """Write an object unless it exists, and return its id.
 
-        Raises:
-            WorkspaceError: The object cannot be written, because the disk is full or read-only. Existing objects are
-                intact.
+        Raise WorkspaceError if the object cannot be written, because the disk is full or read-only. Existing objects
+        are intact.
         """
         raw = _framed(kind, content)
         name = hashlib.sha1(raw, usedforsecurity=False).hexdigest()

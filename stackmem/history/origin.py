@@ -167,8 +167,7 @@ def work_tree_of(folder: Path) -> Path | None:
 def find_origin(root: Path) -> Origin:
     """Return the repository of the work tree at ``root``.
 
-    Raises:
-        UsageError: The repository may not be read; the message gives the reason.
+    Raise UsageError if the repository may not be read; the message gives the reason.
     """
     git_dir = _git_dir(root)
     common = _common(git_dir)

@@ -44,13 +44,12 @@ def contents_after(
 ) -> dict[bytes, bytes]:
     """Return the content of every path in ``after``; for a link, its target.
 
+    Raise UsageError if the patch has a different result, or cannot be applied.
+
     Args:
         patch: A patch of exactly these paths.
         before: The existing nodes and their content. Missing paths are not in it.
         after: The exact result that the patch must have.
-
-    Raises:
-        UsageError: The patch has a different result, or cannot be applied.
     """
     with tempfile.TemporaryDirectory(prefix="stackmem-apply-") as location:
         git_dir = Path(location)

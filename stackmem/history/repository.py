@@ -50,16 +50,15 @@ class CopyPlan(Struct, frozen=True):
 def plan_copy(folder: Path, include: tuple[str, ...], own: tuple[Path, ...] = (), *, lend: How = "copy") -> CopyPlan:
     """Return what a copy would contain now.
 
+    Raise UsageError if the folder does not exist, part of it cannot be read, or ``include`` names a path that cannot be
+    copied.
+
     Args:
         folder: Any folder: a git work tree, a part of one, or neither.
         include: Paths below it that are copied even if git ignores them.
         own: stackmem's runs and sandbox folders, which are never copied.
         lend: How the copy gets folders of installed packages. A folder is copied anyway if it contains files that the
             run must not see, or, instead of being linked, if its links would lead back to the user's folder.
-
-    Raises:
-        UsageError: The folder does not exist, part of it cannot be read, or ``include`` names a path that cannot be
-            copied.
     """
     root = real_folder(folder)
     selection = select(root, include, own_below(root, own))
@@ -96,11 +95,8 @@ def copy_planned(folder: Path, into: Path, plan: CopyPlan, notice: Callable[[str
     """Copy the folder's files to the new folder ``into``, with permissions and times, but without hard links.
 
     ``notice`` receives progress messages if copying takes long. Files that disappeared after planning are skipped. If
-    copying fails, the copy is removed.
-
-    Raises:
-        UsageError: A file cannot be read, or ``into`` exists already.
-        WorkspaceError: The copy cannot be written.
+    copying fails, the copy is removed. Raise UsageError if a file cannot be read, or ``into`` exists already. Raise
+    WorkspaceError if the copy cannot be written.
     """
     root, selection = real_folder(folder), plan.selected
     try:

@@ -30,11 +30,10 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 def restore(history: History, git_dir: Path, work_tree: Path, tree: str, since: float) -> tuple[str, ...]:
     """Restore the workspace to ``tree``. Returns paths that changed after ``since`` and cannot be restored.
 
+    Raise WorkspaceError if the tree is not in the history, or the workspace cannot be written.
+
     Args:
         since: Seconds since 1970. Unrecorded files that changed later cannot be restored.
-
-    Raises:
-        WorkspaceError: The tree is not in the history, or the workspace cannot be written.
     """
     now = history.snapshot()
     nodes, there = history.files(tree), history.files(now)

@@ -61,13 +61,12 @@ class Selection(Struct, frozen=True):
 def select(folder: Path, include: Iterable[str], own: Iterable[Path] = ()) -> Selection:
     """Scan the folder.
 
+    Raise UsageError if a path cannot be read, or ``include`` names a path that cannot be copied.
+
     Args:
         folder: An absolute path without symlinks.
         include: Paths below the folder.
         own: Absolute folders that are never copied.
-
-    Raises:
-        UsageError: A path cannot be read, or ``include`` names a path that cannot be copied.
     """
     picked = Picked(os.fsencode(folder), own)
     if in_work_tree(folder):

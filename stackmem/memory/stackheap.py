@@ -135,9 +135,7 @@ def stackheap(parameters: str) -> StackHeap:
 def configured(strategy: str, parameters: str, reading: Tool = HeapRead, traits: str = "") -> StackHeap:
     """Return the strategy with these parameters.
 
-    Args:
-        reading: The tool that reads the heap.
-        traits: Traits of the prompt, each with ``+`` before it.
+    ``reading`` is the tool that reads the heap. ``traits`` are traits of the prompt, each with ``+`` before it.
     """
     options = parse(strategy, parameters, PARAMETERS)
     words = options.words

@@ -69,9 +69,8 @@ PROVIDERS = (ANTHROPIC, OPENAI, GEMINI)
 def endpoint(provider: Provider, environ: Mapping[str, str], base_url: str | None = None) -> Endpoint:
     """Return the endpoint from ``base_url``, the environment, or the provider's default, in this order.
 
-    Raises:
-        UsageError: The address is not valid, or the key is missing or has invalid characters. A server on this machine
-            needs no key.
+    Raise UsageError if the address is not valid, or the key is missing or has invalid characters. A server on this
+    machine needs no key.
     """
     names = [name for name in (provider.other_key, provider.key_variable) if name]
     variable = next((name for name in names if environ.get(name, "").strip()), provider.key_variable)

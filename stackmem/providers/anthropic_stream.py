@@ -94,9 +94,7 @@ class _MessageReply(Struct):
 def read_reply(events: Iterable[str], secret: str = "") -> ModelReplied | ModelFailed:
     """Return the reply, or a failure if the stream contains an error, is malformed, or ends early.
 
-    Args:
-        events: The JSON text of each event, in order.
-        secret: A text to keep out of every error detail.
+    ``events`` is the JSON text of each event, in order. ``secret`` is a text to keep out of every error detail.
     """
     reply = _MessageReply([], {}, {})
     try:

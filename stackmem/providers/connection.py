@@ -62,11 +62,8 @@ class Connection:
     ) -> None:
         """Create the client.
 
-        Args:
-            read: Changes the bytes of an answer before the SDK reads them.
-
-        Args:
-            most_bytes: Maximum size of an answer that the SDK reads. None if ``event_stream`` counts the bytes.
+        ``read`` changes the bytes of an answer before the SDK reads them. ``most_bytes`` is the maximum size of an
+        answer that the SDK reads, or None if ``event_stream`` counts the bytes.
         """
         import httpx2
 

@@ -27,11 +27,8 @@ def server_events(
     """Yield the ``data`` of each event, ignoring comments, names and ids; a body that is not a stream is one text.
 
     An event without its closing blank line is dropped, because the stream broke there. ``deadline`` is the time on
-    ``clock`` after which a trickling stream is abandoned.
-
-    Raises:
-        TimeoutError: The deadline passed.
-        ValueError: The stream is longer than ``most_bytes``.
+    ``clock`` after which a trickling stream is abandoned. Raise TimeoutError if the deadline passed, and ValueError if
+    the stream is longer than ``most_bytes``.
     """
     pending = bytearray()
     is_stream: bool | None = None

@@ -161,8 +161,7 @@ def page_title(text: str) -> str:
 def retry_after_seconds(headers: Mapping[str, str]) -> float | None:
     """Return the delay requested in ``retry-after-ms``, or ``retry-after`` as seconds or a date; None without one.
 
-    Args:
-        headers: Names in lower case, or a mapping that ignores case.
+    ``headers`` are names in lower case, or a mapping that ignores case.
     """
     if (milliseconds := _number(headers.get("retry-after-ms"))) is not None:
         return milliseconds / 1000

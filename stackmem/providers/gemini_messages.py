@@ -55,11 +55,9 @@ class _Piece(Struct):
 def contents(view: View, *, signed: bool = True, filled: bool = False, sight: Sight | None = None) -> list[Json]:
     """Convert the conversation. Roles alternate, and results precede the text of the same message.
 
-    Without ``sight``, images are left out.
-
-    Args:
-        signed: Whether to send signatures back. A server refuses signatures that another server made.
-        filled: Whether a message's first call gets a placeholder if its signature is missing.
+    Without ``sight``, images are left out. ``signed`` says whether to send signatures back. A server refuses signatures
+    that another server made. ``filled`` says whether a message's first call gets a placeholder if its signature is
+    missing.
     """
     sight = sight or Sight(view, None, no_image)
     result: list[Json] = []

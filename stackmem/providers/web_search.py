@@ -63,9 +63,7 @@ def search_web(
 ) -> SearchAnswer:
     """Search pages of these domains. Subdomains may be among the results.
 
-    Args:
-        name: The model, with its provider.
-        headers: Headers that the user adds to requests.
+    ``name`` is the model, with its provider. ``headers`` are headers that the user adds to requests.
     """
     kind, _, model = name.partition("/")
     wire = _WIRES.get(kind)

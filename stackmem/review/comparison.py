@@ -142,11 +142,7 @@ def without_counts(event: facts.Event) -> facts.Event:
 
 
 class FactComparison:
-    """Compares two runs, fact by fact in order.
-
-    Args:
-        histories: The folders with the files of each run.
-    """
+    """Compares two runs, fact by fact in order. ``histories`` are the folders with the files of each run."""
 
     def __init__(self, histories: tuple[Path, Path]) -> None:
         self._histories = histories

@@ -83,9 +83,8 @@ class StepView(Struct, frozen=True):
 def view_step(run: Run, step: int) -> StepView:
     """Return a step of a run, from 1.
 
-    Raises:
-        UsageError: The step does not exist.
-        TraceError: The trace is broken before this step, or its strategy is not installed.
+    Raise UsageError if the step does not exist. Raise TraceError if the trace is broken before this step, or its
+    strategy is not installed.
     """
     moment = run.moment(step)
     view = run.rendered(moment)

@@ -33,9 +33,8 @@ def profile_in_force(resolved: Resolved, cwd: Path) -> Profile:
 def with_copy(request: Request) -> Request:
     """Add the overlay or copy plan. This scans the folder, which can be slow, so do cheaper checks first.
 
-    Raises:
-        UsageError: The folder cannot be read, or an included path cannot be copied.
-        WorkspaceError: The isolation is not available, or an overlay was requested and is not possible.
+    Raise UsageError if the folder cannot be read, or an included path cannot be copied. Raise WorkspaceError if the
+    isolation is not available, or an overlay was requested and is not possible.
     """
     folder, resolved = request.subject.folder, request.resolved
     if folder is None:
@@ -72,13 +71,9 @@ def layer_over(
 ) -> tuple[LayerPlan | None, str]:
     """Return the plan for an overlay over the folder, or None and the reason why there cannot be one.
 
-    Args:
-        include: Paths below the folder that are shown even if git ignores them.
-        folders: The runs directory and the sandbox directory.
-
-    Raises:
-        UsageError: The folder cannot be read, or an included path cannot be shown.
-        WorkspaceError: The isolation is not available.
+    ``include`` are paths below the folder that are shown even if git ignores them. ``folders`` are the runs directory
+    and the sandbox directory. Raise UsageError if the folder cannot be read, or an included path cannot be shown. Raise
+    WorkspaceError if the isolation is not available.
     """
     settings = resolved.settings
     if settings.isolation == MEMORY:

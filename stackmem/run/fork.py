@@ -125,8 +125,7 @@ def fork(
 ) -> ForkResult:
     """Play a new run from the state after step ``at`` of another run. It is stored next to that run.
 
-    Args:
-        stop: Ends the program with an exit code, without cleanup, on the second Ctrl-C.
+    ``stop`` ends the program with an exit code, without cleanup, on the second Ctrl-C.
 
     Raises:
         UsageError: The step does not exist, no run can continue from it, or a change is not possible.
@@ -163,11 +162,10 @@ def forked_plan(
 ) -> Plan:
     """Return the plan of the fork, with the recorded values for everything that is not changed.
 
+    Raise UsageError if the program had not started, a change is not possible, or a cost limit cannot be enforced.
+
     Args:
         folder_name: As in ``Forked``.
-
-    Raises:
-        UsageError: The program had not started, a change is not possible, or a cost limit cannot be enforced.
     """
     state, base = moment.settled, moment.settled.begun
     stored = with_model(read_request(run.folder), state, None)
@@ -277,9 +275,8 @@ def _replayed(run: Run, moment: StepMoment, opened: Opened) -> Replay:
 def _program_at(run: Run, moment: StepMoment, opened: Opened) -> ProgramUnderWay:
     """Return the program in its state at ``moment``.
 
-    Raises:
-        RulesDiffer: Today's interpreter behaves differently up to this point.
-        TraceError: The program had not started, or a source is missing.
+    Raise RulesDiffer if today's interpreter behaves differently up to this point. Raise TraceError if the program had
+    not started, or a source is missing.
     """
     program = _replayed(run, moment, opened).program
     if program is None:
@@ -295,13 +292,12 @@ def _steps_with_secrets(run: Run, at: int, scrubber: Scrubber) -> tuple[int, ...
 def read_changes(flags: Mapping[str, str | None], sets: list[str], drops: list[str], cwd: Path) -> ForkChanges:
     """Parse the changes from command line flags.
 
+    Raise UsageError if a flag is not accepted, or a file cannot be read.
+
     Args:
         flags: Setting name to text, including limits.
         sets: ``heap.NAME=TEXT`` or ``heap.NAME=@FILE``.
         drops: ``heap.NAME``.
-
-    Raises:
-        UsageError: A flag is not accepted, or a file cannot be read.
     """
     values = {}
     for name in FORK_SETTINGS:

@@ -115,9 +115,7 @@ def is_world(folder: Path) -> bool:
 def recall(records: Iterable[Record], upto: int, world: World) -> None:
     """Restore the files to their state after record ``upto`` by replaying the calls.
 
-    Raises:
-        WorkspaceError: A call returns something else now.
-        TraceError: The trace is broken.
+    Raise WorkspaceError if a call returns something else now, and TraceError if the trace is broken.
     """
     state = State()
     for record in records:

@@ -77,13 +77,12 @@ class Interrupts:
     def setting_up(self, subject: str, scratch: Path) -> Iterator[None]:
         """Like ``allowed``, with error handling for the setup of a run.
 
+        Raise WorkspaceError if disk space or permissions are missing, and KeyboardInterrupt if Ctrl-C came (SIGTERM and
+        SIGHUP: ``SystemExit``).
+
         Args:
             subject: What is set up, for messages: the run, the fork.
             scratch: The folder for an error that does not name a file.
-
-        Raises:
-            WorkspaceError: Disk space or permissions are missing.
-            KeyboardInterrupt: Ctrl-C came (SIGTERM and SIGHUP: ``SystemExit``).
         """
         try:
             with self.allowed():

@@ -50,11 +50,8 @@ def later_limits(
     """Return the limits of a resumed run: ``limits`` updated with ``changes``, whose values are spelled as on the
     command line.
 
-    Args:
-        usd_chosen: Whether the user chose the run's cost limit; otherwise it is the default.
-
-    Raises:
-        UsageError: A value is not valid, a limit to raise does not exist, or a cost limit cannot be enforced.
+    ``usd_chosen`` says whether the user chose the run's cost limit; otherwise it is the default. Raise UsageError if a
+    value is not valid, a limit to raise does not exist, or a cost limit cannot be enforced.
     """
     values = {
         field: _value(name, str(changes[name]), getattr(limits, field), field)
@@ -87,12 +84,8 @@ def check_usd(
 ) -> Limits:
     """Return ``limits`` without a cost limit that cannot be enforced for this model.
 
-    Args:
-        source: The setting of the cost limit, at the start of the message.
-        label: The name of the model in the message.
-
-    Raises:
-        UsageError: The user chose a cost limit that cannot be enforced.
+    ``source`` is the setting of the cost limit, at the start of the message. ``label`` is the name of the model in the
+    message. Raise UsageError if the user chose a cost limit that cannot be enforced.
     """
     if limits.usd is None or is_known(price) or is_free(model):
         return limits
@@ -120,8 +113,7 @@ def run_for_agent(
 ) -> Returned:
     """Run a command for ``call.seconds``, or for ``seconds`` if the call does not say.
 
-    Args:
-        longest: Maximum number of seconds that the agent may request; 0 if it may not request any.
+    ``longest`` is the maximum number of seconds that the agent may request; 0 if it may not request any.
     """
     allowed = float(call.seconds or seconds)
     advice, tool_advice = _after_timeout(allowed, longest), _named_tool(call.command)

@@ -47,11 +47,8 @@ def run(
 ) -> State:
     """Play a run to its end, starting from ``state``, with ``first`` as the next event or effect.
 
-    Args:
-        record: Stores each fact before the run continues from it. Also receives the resulting state.
-
-    Raises:
-        TraceError: A fact could not be stored. All facts before it are stored.
+    ``record`` stores each fact before the run continues from it. It also receives the resulting state. Raise TraceError
+    if a fact could not be stored. All facts before it are stored.
     """
     if state.jobs.started:
         follow_jobs(state, world.workspace)

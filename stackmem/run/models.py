@@ -114,12 +114,8 @@ def asked_of(settings: Settings, environ: Mapping[str, str]) -> Asked:
 def open_other(name: str, settings: Settings, cwd: Path, limits: Limits, environ: Mapping[str, str]) -> Model:
     """Open a model that a program names.
 
-    Args:
-        cwd: Base of a relative path to a script.
-        limits: The limits of the run.
-
-    Raises:
-        UsageError: The model is unknown, its key is missing, or a cost limit cannot be enforced with it.
+    ``cwd`` is the base of a relative path to a script. ``limits`` are the limits of the run. Raise UsageError if the
+    model is unknown, its key is missing, or a cost limit cannot be enforced with it.
     """
     kind, colon, script = name.partition(":")
     if colon and kind == "script":

@@ -133,8 +133,7 @@ class World(Struct):
 def perform(effect: requests.Effect, world: World) -> facts.Event:  # noqa: C901 - one match, every effect
     """Perform ``effect`` and return the event that answers it; for a parallel effect, the next answer.
 
-    Raises:
-        WorkspaceError: The sandbox failed. The run can be resumed.
+    Raise WorkspaceError if the sandbox failed. The run can be resumed.
     """
     if not isinstance(effect, requests.RunChecks):
         world.must_have_room()

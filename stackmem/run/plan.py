@@ -272,12 +272,8 @@ def with_mounts(plan: Plan, program: ProgramRequest, folder: Path | None) -> Pla
 def must_be_original(run: Run, doing: str) -> None:
     """Raise if the run is imported or redacted: its texts are not the ones that were sent.
 
-    Args:
-        doing: The operation as a participle, for the message: ``forked``.
-
-    Raises:
-        UsageError: The run was imported, or is a redacted copy.
-        TraceError: The first record of the trace is broken.
+    ``doing`` is the operation as a participle, for the message: ``forked``. Raise UsageError if the run was imported,
+    or is a redacted copy. Raise TraceError if the first record of the trace is broken.
     """
     refuse_imported(run.start, doing)
     if run.start.redacted is not UNSET:

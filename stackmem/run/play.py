@@ -50,14 +50,10 @@ Play = Callable[[Event, State, Opened], object]
 def play(first: Event | Effect | None, state: State, opened: Opened, events: tuple[Event, ...] = ()) -> RunResult:
     """Play the run from ``state`` with ``first`` as the next event or effect, and save its result next to its patch.
 
-    If ``first`` is None, the run had already ended and only its result is missing.
-
-    Args:
-        events: Known facts that follow ``state``. They are recorded first, without a call to an observer.
-
-    Raises:
-        TraceError: The trace or the result cannot be written. Earlier records are complete.
-        WorkspaceError: The patch cannot be created. The result is saved.
+    If ``first`` is None, the run had already ended and only its result is missing. ``events`` are known facts that
+    follow ``state``. They are recorded first, without a call to an observer. Raise TraceError if the trace or the
+    result cannot be written. Earlier records are complete. Raise WorkspaceError if the patch cannot be created. The
+    result is saved.
     """
     places, world = opened.places, opened.world
     writer, signer = opened.writer, opened.signer

@@ -56,12 +56,11 @@ def changes_files(upcoming: Upcoming) -> bool:
 def refuse_unsafe(upcoming: Upcoming, lost: str, *, yes: bool) -> None:
     """Raise if repeating the pending call could be harmful, unless ``yes`` is set.
 
+    Raise MayRepeat if the call may have had effects, and the user has not allowed repeating it.
+
     Args:
         lost: Why files may have changed in the meantime; empty if they have not.
         yes: Whether the user allows every repetition.
-
-    Raises:
-        MayRepeat: The call may have had effects, and the user has not allowed repeating it.
     """
     if yes:
         return

@@ -226,9 +226,8 @@ def _only_judged(state: State, reopening: RunResumed) -> bool:
 def _next(resumed: Resumed, opened: Opened, *, yes: bool) -> tuple[tuple[Event, ...], Event | Effect | None]:
     """Return the events to record first and what happens next. Files are restored to their state before it.
 
-    Raises:
-        WorkspaceError: Commands would see the workspace at a different path than the recorded one.
-        MayRepeat: A call may have been made already, and the user has not allowed repeating it.
+    Raise WorkspaceError if commands would see the workspace at a different path than the recorded one. Raise MayRepeat
+    if a call may have been made already, and the user has not allowed repeating it.
     """
     stopped, state = resumed.stopped, resumed.stopped.state
     if opened.workspace.path != state.begun.workspace:

@@ -80,11 +80,9 @@ def _seconds(state: State, passed: float) -> float:
 def read_stopped(run_dir: Path, scrubber: Scrubber, watch: Watcher | None = None) -> Stopped:
     """Read and verify a run. ``watch`` is called for the lines of a program.
 
-    The caller must hold the run's lock so that no other process writes to it.
-
-    Raises:
-        TraceError: A line is broken or missing, or the trace is not that of a run.
-        RulesDiffer: The run was made under other rules, or today's rules derive something else.
+    The caller must hold the run's lock so that no other process writes to it. Raise TraceError if a line is broken or
+    missing, or the trace is not that of a run. Raise RulesDiffer if the run was made under other rules, or today's
+    rules derive something else.
     """
     seen = _Records(scrubber)
     reader = RunReader(run_dir)

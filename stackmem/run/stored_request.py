@@ -61,11 +61,8 @@ def read_request(run_dir: Path) -> StoredRequest:
 def with_model(request: StoredRequest, state: State, name: str | None) -> StoredRequest:
     """Return the request with the model that the run has now, if it began without one.
 
-    Args:
-        name: The value of ``--model``; None if the user did not set it.
-
-    Raises:
-        UsageError: The user set a model, and the run has a different one.
+    ``name`` is the value of ``--model``; None if the user did not set it. Raise UsageError if the user set a model, and
+    the run has a different one.
     """
     own = state.begun.model
     if name is None:

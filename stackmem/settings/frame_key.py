@@ -23,8 +23,7 @@ BELOW_HOME = f"{_STATE}/stackmem/keys/{_NAME}"
 def frame_key(environ: Mapping[str, str]) -> bytes:
     """Return the key, creating it on first use.
 
-    Raises:
-        UnusableKey: The key is not available. The message gives the reason and the fix.
+    Raise UnusableKey if the key is not available. The message gives the reason and the fix.
     """
     path = _key_file(environ)
     if path is None:
@@ -35,8 +34,7 @@ def frame_key(environ: Mapping[str, str]) -> bytes:
 def frame_keys(environ: Mapping[str, str]) -> tuple[bytes, ...]:
     """Return the keys that servers on this machine may use; does not create one.
 
-    Raises:
-        UnusableKey: A key exists and cannot be used. The message gives the reason and the fix.
+    Raise UnusableKey if a key exists and cannot be used. The message gives the reason and the fix.
     """
     without = {name: value for name, value in environ.items() if name != "XDG_STATE_HOME"}
     paths = dict.fromkeys((_key_file(environ), _key_file(without)))

@@ -121,14 +121,13 @@ def resolve(
 ) -> Resolved:
     """Return the effective settings.
 
+    Raise UsageError if a source has an unknown name or an invalid value, or may not set this setting.
+
     Args:
         flags: Maps option names to a text, value or list of texts; None and an empty list mean not given.
         cwd: The user's working directory; absolute.
         task: Maps option names to values; None means not set.
         task_source: The file with the task's settings; texts are converted unless it is ``task.toml``.
-
-    Raises:
-        UsageError: A source has an unknown name or an invalid value, or may not set this setting.
     """
     home = environ.get("HOME", "")
     project = project_file(cwd, home)

@@ -64,9 +64,8 @@ def field_diff(recorded: Any, derived: Any, *, sides: tuple[str, str] = ("record
 def prompt_difference(seq: int, recorded: str, view: View, proven: tuple[int, int] | None) -> str:
     """Describe what is known about a prompt that differs. Only the digest of the sent prompt is stored.
 
-    Args:
-        proven: A step of the same frame whose prompt was proved equal, and how many of its messages begin this prompt.
-            None if there is no such step.
+    ``proven`` is a step of the same frame whose prompt was proved equal, and how many of its messages begin this
+    prompt. None if there is no such step.
     """
     summary = (
         f"record {seq}: the prompt differs; recorded digest {recorded[:16]}…, derived today {view.digest[:16]}… "

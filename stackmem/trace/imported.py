@@ -61,11 +61,7 @@ def imported_from(start: RunStarted) -> str:
 def refuse_imported(start: RunStarted, doing: str) -> None:
     """Refuse an operation that needs our own rules, prompts or files, which an imported run does not have.
 
-    Args:
-        doing: The operation as a participle, for the message: ``replayed``.
-
-    Raises:
-        UsageError: The run was imported.
+    ``doing`` is the operation as a participle, for the message: ``replayed``. Raise UsageError if the run was imported.
     """
     origin = imported_from(start)
     if origin:

@@ -43,11 +43,8 @@ class Lock:
     def __init__(self, trace: Path, kind: str = "run") -> None:
         """Acquire the lock for ``trace``, whose folder must exist.
 
-        Args:
-            kind: The name for the folder in messages.
-
-        Raises:
-            TraceError: Another process has the lock, or the lock file cannot be created.
+        ``kind`` is the name for the folder in messages. Raise TraceError if another process has the lock, or the lock
+        file cannot be created.
         """
         self._path, self._kind = Path(lock_of(trace)), kind
         self._file = -1

@@ -90,9 +90,8 @@ def no_step(run: str, step: int, steps: int) -> UsageError:
 def rendered(moment: StepMoment) -> View:
     """Return the prompt of a step as today's code renders it. ``proven`` checks whether it is the one that was sent.
 
-    Raises:
-        UsageError: Step 0 has no prompt.
-        TraceError: The strategy is not installed, or the records do not allow a prompt at this step.
+    Raise UsageError if step 0 has no prompt. Raise TraceError if the strategy is not installed, or the records do not
+    allow a prompt at this step.
     """
     state = moment.before
     if not isinstance(moment.record.event, ModelReplied):

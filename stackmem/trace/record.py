@@ -41,9 +41,8 @@ _decoder = msgspec.json.Decoder(Record)
 def read_line(line: bytes, previous: str, number: int) -> tuple[Record, str]:
     """Return the record of a line without its newline, and its digest.
 
-    Raises:
-        TraceError: The line is not a record, or does not follow from the line before it. The message contains
-            ``number``.
+    Raise TraceError if the line is not a record, or does not follow from the line before it. The message contains
+    ``number``.
     """
     body, tail = line[:-_TAIL_BYTES] + b"}", line[-_TAIL_BYTES:]
     digest = hashlib.sha256(previous.encode() + body).hexdigest()

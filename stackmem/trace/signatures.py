@@ -75,9 +75,8 @@ class SigningKey:
     def __init__(self, pem: bytes | None = None) -> None:
         """Read a key from PEM, or generate one.
 
-        Raises:
-            NoPackage: The extra ``trust`` is not installed.
-            ValueError: The key is encrypted or not an Ed25519 key.
+        Raise NoPackage if the extra ``trust`` is not installed, and ValueError if the key is encrypted or not an
+        Ed25519 key.
         """
         try:
             from cryptography.exceptions import UnsupportedAlgorithm
@@ -262,11 +261,10 @@ class SignedRecords:
     def __init__(self, run_dir: Path, trusted: Mapping[str, str] | None) -> None:
         """Read the signatures.
 
+        Raise TraceError if a line is broken.
+
         Args:
             trusted: Public key to its name. None accepts every key.
-
-        Raises:
-            TraceError: A line is broken.
         """
         self._run_dir, self._trusted = run_dir, trusted
         self._signatures = [signature for signature, _ in _lines(run_dir / SIGNATURES)]
@@ -308,14 +306,9 @@ class SignedRecords:
         """Compare the signatures with the records that have passed and with the files next to them.
 
         Unlike ``vouched`` this accepts any key, a run that is not signed to its end, and everything that a crash can
-        leave: lost records of an unfinished run, and files that are missing or empty.
-
-        Args:
-            ended: Whether the last record is the run's end.
-            unread: Whether ``result.json`` cannot be read, so that it does not count as evidence.
-
-        Raises:
-            TraceError: A signature was not made by its key, or does not match the run.
+        leave: lost records of an unfinished run, and files that are missing or empty. ``ended`` says whether the last
+        record is the run's end. ``unread`` says whether ``result.json`` cannot be read, so that it does not count as
+        evidence. Raise TraceError if a signature was not made by its key, or does not match the run.
         """
         for signature in self._signatures:
             self._refuse_contradicting(signature, ended=ended)

@@ -84,9 +84,7 @@ class Snapshot:
     def write_into(self, folder: Path) -> None:
         """Write every file below an empty folder. Links come last, so that no file is written through one.
 
-        Raises:
-            TraceError: A file is not available.
-            OSError: The folder cannot be written.
+        Raise TraceError if a file is not available, and OSError if the folder cannot be written.
         """
         files = sorted(self.entries.items(), key=lambda item: item[1].mode == LINK)
         for path, entry in files:

@@ -163,9 +163,8 @@ def _members(raw: bytes) -> dict[str, str] | None:
 def written(path: str, raw: bytes, size: int | None, before: bytes) -> ToolOutcome:
     """Return the answer to a write.
 
-    Args:
-        size: The file's previous size, or None if it is new.
-        before: Its previous content; may be cut after ``PARSED_BYTES``, or empty if it cannot be read.
+    ``size`` is the file's previous size, or None if it is new. ``before`` is its previous content, which may be cut
+    after ``PARSED_BYTES``, or empty if it cannot be read.
     """
     previous = "it is new" if size is None else f"it had {size} bytes"
     note = (syntax_note(path, raw) or lost_note(path, before, raw)) + form_note(before, raw)

@@ -74,12 +74,11 @@ def run(
 ) -> CommandEnd:  # fmt: skip
     """Run a command until it ends or reaches a limit.
 
+    Raise SetUpFailed if the sandbox could not be created; the command never started. Raise CommandInterrupted if Ctrl-C
+    came.
+
     Args:
         apart_bytes: Capture stdout and stderr separately, up to this many bytes each. 0 captures them together.
-
-    Raises:
-        SetUpFailed: The sandbox could not be created; the command never started.
-        CommandInterrupted: Ctrl-C came.
     """
     with nullcontext() if level.contains else uncontained, ExitStack() as stack:
         watchdog = stack.enter_context(crowd.member()) if crowd else Watchdog(seat.profile, seat.fd)

@@ -31,12 +31,11 @@ def edited(
 ) -> tuple[bytes, ToolOutcome]:
     """Return the file's new bytes and the answer. Bytes that are not UTF-8 are preserved.
 
+    Raise ToolRefused if the edit is not possible. The message gives the reason and similar lines.
+
     Args:
         every: Replace all matches. Otherwise exactly one match must exist.
         scrub: Removes secrets from a line before it is cut.
-
-    Raises:
-        ToolRefused: The edit is not possible. The message gives the reason and similar lines.
     """
     if len(raw) > EDITED_BYTES:
         raise ToolRefused(f"{quote(path)} is over {EDITED_BYTES:,} bytes; change it with run_command")

@@ -43,10 +43,8 @@ class WriteTarget(Struct, frozen=True):
 class FileTools(ABC):
     """The file tools of one workspace. A subclass finds and opens the files.
 
-    Args:
-        inside: The workspace's absolute path as commands and the model see it.
-        scrub: Removes secrets from a line before it is cut, because half a secret is no longer recognizable. Other
-            text is scrubbed by the caller.
+    ``inside`` is the workspace's absolute path as commands and the model see it. ``scrub`` removes secrets from a line
+    before it is cut, because half a secret is no longer recognizable. Other text is scrubbed by the caller.
     """
 
     def __init__(self, inside: str, scrub: Callable[[str], str] = str) -> None:
@@ -149,18 +147,15 @@ class FileTools(ABC):
     def _opened(self, path: str, raw: bytes) -> AbstractContextManager[tuple[Read, int]]:
         """Open the regular file at ``raw``. Provides what reads it, and its size.
 
-        Raises:
-            ToolRefused: It is not a regular file; the message names ``path``.
-            OSError: It cannot be opened.
+        Raise ToolRefused if it is not a regular file; the message names ``path``. Raise OSError if it cannot be opened.
         """
 
     @abstractmethod
     def _target(self, path: str, directory: bytes, last: bytes, *, make: bool) -> AbstractContextManager[WriteTarget]:
         """Open what a write to ``last`` replaces. ``make`` creates a directory that is missing.
 
-        Raises:
-            ToolRefused: It is not a regular file, or protected; the message names ``path``.
-            OSError: The directory cannot be opened or created.
+        Raise ToolRefused if it is not a regular file, or protected; the message names ``path``. Raise OSError if the
+        directory cannot be opened or created.
         """
 
     @abstractmethod

@@ -76,9 +76,8 @@ def arranged(
 ) -> str:
     """Return the listing of these entries, sorted by name. The flag says that there are more.
 
-    Args:
-        below_one: Returns at most this many entries of a directory, why they are not available, and whether there are
-            more.
+    ``below_one`` returns at most this many entries of a directory, why they are not available, and whether there are
+    more.
     """
     lines: list[str] = []
     top, cut_short = first_level

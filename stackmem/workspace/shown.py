@@ -72,9 +72,7 @@ def shown_output(
 ) -> str:
     """Return the beginning and end of the output within ``shown_bytes``. The last line, in brackets, says how it ended.
 
-    Args:
-        readable: Converts bytes to clean text without secrets.
-        hint: A line that says what to do.
+    ``readable`` converts bytes to clean text without secrets. ``hint`` is a line that says what to do.
     """
     refused = "".join(f"(network: {sentence})\n" for sentence in refusals(ended.requests))
     last = f"{hint}{refused}[{ending(ended, seconds)}]"

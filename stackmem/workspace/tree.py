@@ -18,11 +18,8 @@ def remove_tree(path: Path, open_fds: tuple[int, ...] = ()) -> None:
     """Remove a tree of any depth, even if its directories are not writable. It may be missing; links are not
     followed.
 
-    Args:
-        open_fds: Descriptors, such as a lock. They stay open until the tree is gone, even if this process is killed.
-
-    Raises:
-        WorkspaceError: Something remains: another user's file, or a mount.
+    ``open_fds`` are descriptors, such as a lock. They stay open until the tree is gone, even if this process is killed.
+    Raise WorkspaceError if something remains: another user's file, or a mount.
     """
     # shutil.rmtree recurses and fails about a thousand levels down.
     removed = _run("rm", "-rf", "--", os.fspath(path), open_fds=open_fds)

@@ -372,11 +372,10 @@ class Gate:
     def entered(self, binds: Callable[[], bool], *, lasting: bool = False) -> Generator[bool]:
         """Wait until the command may run. Yields whether it mounts ``.git``: what ``binds`` returns after the wait.
 
+        Raise ToolRefused if a job that did not mount ``.git`` still runs.
+
         Args:
             lasting: It is a job.
-
-        Raises:
-            ToolRefused: A job that did not mount ``.git`` still runs.
         """
         unbound = 0
         try:

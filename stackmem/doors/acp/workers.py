@@ -26,11 +26,7 @@ _FIRST = "stackmem-worker-begins"
 
 
 class SessionProcesses:
-    """The workers, and which messages belong to them.
-
-    Args:
-        send: Sends a message to the editor.
-    """
+    """The workers, and which messages belong to them. ``send`` sends a message to the editor."""
 
     def __init__(self, send: Send) -> None:
         self._send = send

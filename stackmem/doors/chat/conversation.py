@@ -301,17 +301,13 @@ def _nothing() -> Next | None:
 def talk(
     folder: Path,
     runs_dir: Path,
-    first: Callable[[ChatSession], RunResult | None],
+    first: Callable[[ChatSession], RunResult | None],  # starts the conversation or continues an earlier one
     prepare: Callable[[Callable[..., object]], Request],  # prepares a new conversation, with a function for notices
     *,
     vim: bool = False,
     plain: bool = False,
 ) -> int:
-    """Run a conversation about a folder; return the exit code.
-
-    Args:
-        first: Starts the conversation or continues an earlier one.
-    """
+    """Run a conversation about a folder; return the exit code."""
     color = not (plain or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb")
     screen = ChatScreen(color=color, plain=plain, styled=color)
     screen.location = place_of(folder)

@@ -41,9 +41,7 @@ class EditingKeys:
     def add_to(self, keys: KeyBindings, accepts: Filter, closed: Callable[[], object]) -> None:
         """Add the keys.
 
-        Args:
-            accepts: Whether the line accepts pastes now.
-            closed: Called after the user's editor has closed.
+        ``accepts`` says whether the line accepts pastes now. ``closed`` is called after the user's editor has closed.
         """
 
         @keys.add(Keys.BracketedPaste, filter=accepts)

@@ -61,8 +61,7 @@ class LineEditor:
     ) -> None:
         """Prepare the line; entering the context shows it.
 
-        Args:
-            status: Returns the line below the input; called several times a second.
+        ``status`` returns the line below the input; it is called several times a second.
         """
         self.on_line: Callable[[str], object] = _nothing  # receives lines typed while nothing waits for one
         self.on_pause: Callable[[], object] = _nothing  # called for Escape or Ctrl-C while nothing waits for a line
@@ -143,10 +142,8 @@ class LineEditor:
     def ask(self, prompt: str, *, draft: str = "", confirms: bool = False) -> str | None:
         """Wait for a line; return None if the user quits.
 
-        Args:
-            draft: The initial text of the line.
-            confirms: Whether the line answers a permission question. Text typed before the question is then not an
-                answer, and is put back afterwards.
+        ``draft`` is the initial text of the line. ``confirms`` says whether the line answers a permission question.
+        Text typed before the question is then not an answer, and is put back afterwards.
         """
         before = ""
         if confirms:

@@ -56,12 +56,9 @@ def read_typed(
 ) -> TypedCall | str:
     """Parse a typed call, or return a sentence that says what is wrong with it.
 
-    A value of ``<<`` is read from ``more``, up to a line with only a dot; ``..`` there means a dot. JSON continues
-    over lines until its brackets close, or until an empty line. The lines of a refused call are skipped, so that
-    they are not taken for calls.
-
-    Args:
-        tell: Receives a message about the lines that are still needed.
+    A value of ``<<`` is read from ``more``, up to a line with only a dot; ``..`` there means a dot. JSON continues over
+    lines until its brackets close, or until an empty line. The lines of a refused call are skipped, so that they are
+    not taken for calls. ``tell`` receives a message about the lines that are still needed.
     """
     name, _, rest = line.partition(" ")
     rest = rest.strip()

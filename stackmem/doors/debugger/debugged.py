@@ -30,9 +30,8 @@ class RecordedMoments:
     def __init__(self, folder: Path) -> None:
         """Start at the first moment.
 
-        Raises:
-            UsageError: It is not a program's run, or no line of the program was executed.
-            TraceError: The run cannot be read.
+        Raise UsageError if it is not a program's run, or no line of the program was executed. Raise TraceError if the
+        run cannot be read.
         """
         self._run = Run(folder)
         request = read_request(folder).program

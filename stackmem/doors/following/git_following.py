@@ -42,8 +42,7 @@ class GitFollower:
     def follow(self, origin: Origin, before: tuple[str, str] | None) -> list[str]:
         """Follow the user's repository. Returns a line for each thing that the agent should know.
 
-        Args:
-            before: The user's branch and commit at the last request; None if there was none.
+        ``before`` is the user's branch and commit at the last request; None if there was none.
         """
         key = _key(origin)
         if not origin.head or key == self._key:

@@ -68,14 +68,9 @@ class AgentTrial(Struct, frozen=True):
 def read_agent(text: str, cwd: Path, search: str) -> tuple[str, ...]:
     """Split an agent's command into words; make its program and the user's files in it absolute paths.
 
-    NAME=VALUE words before the program are kept. ``harbor:NAME PROGRAM ...`` runs that Harbor agent; the programs
-    it needs are listed if they are not installed next to Harbor.
-
-    Args:
-        search: The user's PATH.
-
-    Raises:
-        UsageError: The text is not a command, does not take an instruction, or its program does not exist.
+    NAME=VALUE words before the program are kept. ``harbor:NAME PROGRAM ...`` runs that Harbor agent; the programs it
+    needs are listed if they are not installed next to Harbor. ``search`` is the user's PATH. Raise UsageError if the
+    text is not a command, does not take an instruction, or its program does not exist.
     """
     try:
         variables, words = _parted(shlex.split(text))

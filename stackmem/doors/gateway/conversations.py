@@ -116,9 +116,7 @@ class Conversations:
     ) -> Placed:
         """Assign a request; ``body`` is the digest of its bytes. The request counts as in progress from here on.
 
-        Args:
-            chain: The request's chain.
-            group: The same for all agents of one client.
+        ``chain`` is the request's chain. ``group`` is the same for all agents of one client.
         """
         with self._lock:
             return replace(self._assign(request, chain, group, body, ids), ids=ids, group=group)

@@ -62,9 +62,7 @@ class GatewayRunStatus(Struct, frozen=True):
 def gateway_status(runs_dir: Path) -> list[GatewayRunStatus]:
     """Return the gateway runs in a folder, oldest first; runs of killed gateways are completed first.
 
-    Raises:
-        UsageError: The folder cannot be read.
-        TraceError: A record is broken.
+    Raise UsageError if the folder cannot be read, and TraceError if a record is broken.
     """
     try:
         folders = sorted(path.parent for path in runs_dir.glob(f"*/{EXCHANGES}"))

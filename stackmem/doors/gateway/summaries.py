@@ -42,12 +42,8 @@ _fields = msgspec.json.Decoder(dict[str, Raw])
 def summary_body(body: bytes, wire: WireFormat, model: str, summary: SummaryWanted, system: str) -> bytes:
     """Build the body of a summary request.
 
-    Args:
-        body: The client's request. The question for the summary follows its messages.
-        system: The system prompt of a request outside the conversation.
-
-    Raises:
-        ValueError: The body is not a request.
+    ``body`` is the client's request. The question for the summary follows its messages. ``system`` is the system prompt
+    of a request outside the conversation. Raise ValueError if the body is not a request.
     """
     if summary.cold:
         return msgspec.json.encode(wire.plain(model, system, (part.text for part in summary.cold)))
@@ -96,13 +92,12 @@ class Summaries:
     ) -> bool:  # fmt: skip
         """Request a summary and wait for it; return whether the client stayed. Only one waiting request records it.
 
+        Raise ValueError if the summary request cannot be made from the client's request.
+
         Args:
             beginning: The digest of the conversation so far.
             to: The address and the headers.
             take: Receives the summary, or an empty text if there is none.
-
-        Raises:
-            ValueError: The summary request cannot be made from the client's request.
         """
         summary = self._underway.get(beginning)
         if summary is None:

@@ -107,8 +107,7 @@ def upstreams(choice: str | None, environ: Mapping[str, str]) -> Upstreams:
 def to_upstream(headers: Iterable[tuple[bytes, bytes]], own: tuple[bytes, bytes] | None = None) -> Headers:
     """Return the headers to send upstream; accepted encodings are limited to those that can be decoded here.
 
-    Args:
-        own: The header with the user's key, which replaces every key of the client.
+    ``own`` is the header with the user's key, which replaces every key of the client.
     """
     pairs = list(headers)
     dropped = _NOT_SENT | _named_by_connection(pairs) | (set(_KEYS) if own else set())

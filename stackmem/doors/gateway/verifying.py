@@ -80,9 +80,8 @@ class FollowedConversation(Struct):
 def verify_gateway_run(folder: Path) -> GatewayVerified:
     """Derive the trace again, and repeat every cut decision.
 
-    Raises:
-        TraceError: The files cannot be read, or a line is not an exchange.
-        RulesDiffer: The trace does not follow from the lines, or a cut does not follow from its conversation.
+    Raise TraceError if the files cannot be read, or a line is not an exchange. Raise RulesDiffer if the trace does not
+    follow from the lines, or a cut does not follow from its conversation.
     """
     try:
         trace = read_regular(folder / TRACE)

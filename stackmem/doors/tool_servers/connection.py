@@ -74,9 +74,7 @@ class Connections:
     def __init__(self, root: Path, *, asks: bool) -> None:
         """Create it without connections.
 
-        Args:
-            root: The folder that is reported to servers.
-            asks: Whether servers may ask the user questions.
+        ``root`` is the folder that is reported to servers. ``asks`` says whether servers may ask the user questions.
         """
         self._root, self._asks = root, asks
         self.notes: list[str] = []  # what was mended or left out, one sentence each

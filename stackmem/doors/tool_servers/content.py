@@ -31,12 +31,8 @@ def illustrated(result: Any, schema: Any = None) -> Any:
 def result_content(result: Any, schema: Any = None) -> Any:
     """Return the structured content if it is complete, otherwise all parts as text, or an object with both.
 
-    Args:
-        schema: The schema that the tool declares for its structured content. A result that does not match it is
-            returned as text with a note.
-
-    Raises:
-        ToolFailed: The server reports that the call failed.
+    ``schema`` is the schema that the tool declares for its structured content. A result that does not match it is
+    returned as text with a note. Raise ToolFailed if the server reports that the call failed.
     """
     lines = [_line(part) for part in result.content]
     if result.is_error:

@@ -43,8 +43,7 @@ def answered_by(ask: Ask) -> Iterator[None]:
 def put_to_person(server: str, params: Any) -> tuple[str, Json | None]:
     """Return ``(action, content)`` for the protocol: accept, decline or cancel, and the form's fields.
 
-    Args:
-        params: The parameters of the server's request.
+    ``params`` are the parameters of the server's request.
     """
     ask = _PERSON.get()
     if ask is None:

@@ -53,12 +53,11 @@ class LiveSpans:
     def __init__(self, run_dir: Path, url: str, protocol: str) -> None:
         """Check the settings. Sending starts with the first fact.
 
+        Raise UsageError if the address or the protocol is not valid, or the extra is not installed.
+
         Args:
             url: ``http://HOST:PORT``, to which ``/v1/traces`` is added. An address with a path is used unchanged.
             protocol: A value of ``PROTOCOL``, or empty for the default.
-
-        Raises:
-            UsageError: The address or the protocol is not valid, or the extra is not installed.
         """
         collector(url, "--otel")
         if protocol not in ("", *_PROTOCOLS):

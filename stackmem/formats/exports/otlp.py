@@ -106,11 +106,10 @@ _BUSY = (429, 502, 503, 504)
 def send(requests: Iterable[dict[str, Any]], endpoint: str) -> int:
     """Send the requests. Returns the number of accepted spans.
 
+    Raise UsageError if the address is not valid, the collector does not answer, or it did not accept everything.
+
     Args:
         endpoint: ``http://HOST:PORT``, to which ``/v1/traces`` is added. An address with a path is used unchanged.
-
-    Raises:
-        UsageError: The address is not valid, the collector does not answer, or it did not accept everything.
     """
     url = collector(endpoint, "--endpoint")
     target = f"{url.path}?{url.query}" if url.query else url.path

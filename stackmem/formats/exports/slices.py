@@ -82,12 +82,11 @@ Slice = AttemptSlice | CallSlice | FrameSlice | Moment
 def walk(records: Iterable[Record]) -> Iterator[Moment]:
     """Yield every record with the states before and after it.
 
+    Raise TraceError if the first record does not start a run, records are out of sequence, or the program's language or
+    a source is missing.
+
     Args:
         records: Only a ``RunReader`` knows the sources of a program. Other records are walked without a ``view``.
-
-    Raises:
-        TraceError: The first record does not start a run, records are out of sequence, or the program's language or a
-            source is missing.
     """
     find_view = Completions(sources_of(records.folder)).take if isinstance(records, RunReader) else no_view
     return moments(_forward(records), find_view)

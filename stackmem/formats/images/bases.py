@@ -46,9 +46,8 @@ _ENGINES = ("podman", "docker")
 def add_base(store: ImageStore, assignment: str) -> SystemRoot:
     """Add the base of ``NAME=PATH`` to the store. Content that is already there is not unpacked again.
 
-    Raises:
-        UsageError: The text is malformed, or the path is not a root or does not have the digest in the name.
-        WorkspaceError: The base cannot be unpacked.
+    Raise UsageError if the text is malformed, or the path is not a root or does not have the digest in the name. Raise
+    WorkspaceError if the base cannot be unpacked.
     """
     raw_name, equals, location = assignment.partition("=")
     path = Path(os.path.expanduser(location)).absolute()
@@ -181,9 +180,8 @@ def _saved(
 ) -> tuple[list[BinaryIO], ImageConfig, tuple[str, ...]] | None:
     """Return layers, configuration and digests of a ``docker save`` archive, or None for the archive of a root.
 
-    Raises:
-        ArchiveError: The archive is damaged, or contradicts its digests.
-        UsageError: Its manifest is not that of ``docker save``.
+    Raise ArchiveError if the archive is damaged, or contradicts its digests. Raise UsageError if its manifest is not
+    that of ``docker save``.
     """
     if not _looks_saved(first_name(archive, structs.replace(budget))):
         return None

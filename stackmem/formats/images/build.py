@@ -122,9 +122,8 @@ def source_digest(store: ImageStore, source: ImageSource) -> str:
 def build_image(store: ImageStore, source: ImageSource, rules: BuildRules) -> Image:
     """Build the image of a source, reusing existing layers.
 
-    Raises:
-        BuildFailed: A base is missing, or a step is not possible or failed.
-        WorkspaceError: No sandbox is available for its steps.
+    Raise BuildFailed if a base is missing, or a step is not possible or failed. Raise WorkspaceError if no sandbox is
+    available for its steps.
     """
     for name in bases_of(source.steps()):
         if store.base(name) is None:

@@ -166,11 +166,10 @@ def leave_nothing(path: PurePosixPath) -> bool:
 def unpacked(source: Path, context: Path, scratch: Path) -> Path:
     """Unpack an archive for ADD and return the folder; return any other file unchanged.
 
+    Raise UsageError if the archive cannot be unpacked, or is a link to a file outside ``context``.
+
     Args:
         context: Links are not followed outside this folder.
-
-    Raises:
-        UsageError: The archive cannot be unpacked, or is a link to a file outside ``context``.
     """
     mode = source.lstat().st_mode
     if (not stat.S_ISREG(mode) and not stat.S_ISLNK(mode)) or is_folder(source):

@@ -46,11 +46,8 @@ class ImageRoom(Struct, frozen=True):
     ) -> Workspace:
         """Open the agent's workspace, or a copy to be judged.
 
-        A judged copy sees what the agent wrote outside the workspace, but cannot change it.
-
-        Raises:
-            UsageError: The isolation level does not support roots.
-            WorkspaceError: The root cannot be mounted.
+        A judged copy sees what the agent wrote outside the workspace, but cannot change it. Raise UsageError if the
+        isolation level does not support roots, and WorkspaceError if the root cannot be mounted.
         """
         must_have_roots(self.isolation)
         path, agents = view.root.parent / _ROOT, self.scratch / _ROOT

@@ -66,12 +66,11 @@ def open_root(
 ) -> ImageRoot:  # fmt: skip
     """Mount a root whose changes go to ``path``. Earlier changes there are included.
 
+    Raise WorkspaceError if the root cannot be mounted; run ``stackmem doctor``.
+
     Args:
         network: As in a profile. ``none`` and ``list`` create a separate network.
         mounts: Bind mounts. The parent folders of a writable mount cannot be moved.
-
-    Raises:
-        WorkspaceError: The root cannot be mounted; run ``stackmem doctor``.
     """
     folder, starts = limit_shell(store)
     places = OverlayPlaces(path / UPPER, path / "overlay", path / "hidden", path / "root")

@@ -44,9 +44,8 @@ _MAKE_SMALLER = "make a smaller copy with run_command and read that"
 def converted(raw: bytes, vision: Vision, pages: tuple[int, ...] = ()) -> Pictures:
     """Return the pictures of a file.
 
-    Args:
-        raw: The whole file, or more bytes than are accepted.
-        pages: Numbers of the pages of a PDF, from 1. Empty is the first.
+    ``raw`` is the whole file, or more bytes than are accepted. ``pages`` are numbers of the pages of a PDF, from 1.
+    Empty is the first.
     """
     media = media_of(raw[:1024])
     if media == PDF:

@@ -145,11 +145,8 @@ def _conversation(messages: list[ChatMessage], location: str, session: RecordedS
 def add_message(session: RecordedSession, message: ChatMessage, location: str, *, fenced: bool) -> None:
     """Add a message to the session: as its start, a reply, an answer to a call, or text in between.
 
-    Args:
-        fenced: Whether the only fenced block of a reply without calls is a call, as in mini-swe-agent 1.
-
-    Raises:
-        UsageError: The role is unknown.
+    ``fenced`` says whether the only fenced block of a reply without calls is a call, as in mini-swe-agent 1. Raise
+    UsageError if the role is unknown.
     """
     extra = message.extra
     text, at = words(message.content, session.lost), seconds(extra.timestamp or message.timestamp, location)

@@ -101,11 +101,8 @@ def is_claude_code(value: Any) -> bool:
 def read_claude_code(text: str, location: str, subagents: Iterable[tuple[str, str]] = ()) -> RecordedSession:
     """Read the session with its subagents.
 
-    Args:
-        subagents: Name and text of the files with subagents, which later versions write.
-
-    Raises:
-        UsageError: A line does not match the format, or there is no conversation. The message names the line.
+    ``subagents`` are the names and texts of the files with subagents, which later versions write. Raise UsageError if a
+    line does not match the format, or there is no conversation. The message names the line.
     """
     reader = _ClaudeReader()
     reader.lines(text, location, "")

@@ -112,11 +112,8 @@ def _head_of(path: Path) -> Json:
 def read_codex(text: str, source: str, agents: Iterable[tuple[str, str]] = ()) -> RecordedSession:
     """Read the rollout as a session. Lines that are not JSON are counted and left out.
 
-    Args:
-        agents: Name and text of the rollouts of its sub-agents.
-
-    Raises:
-        UsageError: A line does not match the format. The message names it.
+    ``agents`` are the names and texts of the rollouts of its sub-agents. Raise UsageError if a line does not match the
+    format. The message names it.
     """
     readers = [_read(text, source), *(_read(inner, name) for name, inner in agents)]
     waiting = list(readers[1:])

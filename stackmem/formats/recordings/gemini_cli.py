@@ -114,11 +114,8 @@ def gemini_agents(path: Path | None, text: str) -> Iterator[tuple[str, str]]:
 def read_gemini(text: str, location: str, agents: Iterable[tuple[str, str]] = ()) -> RecordedSession:
     """Read the chat as a session. If a message appears twice, the last version counts.
 
-    Args:
-        agents: Name and text of the chats of its sub-agents.
-
-    Raises:
-        UsageError: A line does not match the format. The message names it.
+    ``agents`` are the names and texts of the chats of its sub-agents. Raise UsageError if a line does not match the
+    format. The message names it.
     """
     session = _read_chat(text, location)
     waiting = [_read_chat(inner, name) for name, inner in agents]

@@ -92,8 +92,7 @@ def is_openhands(value: object) -> bool:
 def read_openhands(text: str, source: str) -> list[RecordedSession]:
     """Return the sessions of a file: one for a list of events, or one per task.
 
-    Raises:
-        UsageError: The content has another form. The message names the line.
+    Raise UsageError if the content has another form. The message names the line.
     """
     torn: list[str] = []
     try:

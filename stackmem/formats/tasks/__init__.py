@@ -28,11 +28,10 @@ def import_tasks(
 ) -> Iterator[ImportedTask | TaskRefused]:
     """Yield a task folder in ``out`` for each task in ``path``, or the reason why it was refused.
 
+    Raise UsageError if the kind is unknown, or ``path`` contains no task of this kind.
+
     Args:
         hosted: Only for ``harbor``: use this machine's tools instead of the task's image.
-
-    Raises:
-        UsageError: The kind is unknown, or ``path`` contains no task of this kind.
     """
     if kind not in KINDS:
         raise UsageError(f"no kind of tasks {kind!r}; known: {', '.join(sorted(KINDS))}")

@@ -50,9 +50,8 @@ def build_rules(
 def build_task(task: Task, rules: BuildRules) -> Image | None:
     """Build the task's image, or return None if the task uses this machine's tools.
 
-    Raises:
-        BuildFailed: The build failed; the message gives the reason.
-        WorkspaceError: No sandbox is available for its steps.
+    Raise BuildFailed if the build failed; the message gives the reason. Raise WorkspaceError if no sandbox is available
+    for its steps.
     """
     source = task_source(task)
     return None if source is None else build_image(image_store(), source, rules)

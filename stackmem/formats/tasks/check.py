@@ -39,9 +39,7 @@ class TaskFinding(Struct, frozen=True):
 def check_task(name: str, isolation: str | None, cwd: Path) -> Iterator[TaskFinding]:
     """Yield one finding per property, as soon as it is known.
 
-    Raises:
-        UsageError: The task does not exist.
-        WorkspaceError: The isolation is not available.
+    Raise UsageError if the task does not exist, and WorkspaceError if the isolation is not available.
     """
     subject = find_subject(name, None, cwd)
     task = subject.task
@@ -81,9 +79,8 @@ def _twice(task: Task, subject: str, verdicts: list[tuple[bool, str]], expected:
 def stub_passes(name: str, cwd: Path) -> bool:
     """Return whether a task's checks pass on an unmodified workspace.
 
-    Raises:
-        UsageError: The task does not exist, or its image is not built.
-        WorkspaceError: The isolation is not available.
+    Raise UsageError if the task does not exist, or its image is not built. Raise WorkspaceError if the isolation is not
+    available.
     """
     subject = find_subject(name, None, cwd)
     scratch = Path(tempfile.mkdtemp(prefix="stackmem-task-check-"))

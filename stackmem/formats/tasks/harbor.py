@@ -33,11 +33,10 @@ def from_harbor(
 ) -> Iterator[ImportedTask | TaskRefused]:
     """Yield a task for each folder with a task.toml: ``path`` itself, or its subfolders.
 
+    Raise UsageError if there is no such folder.
+
     Args:
         hosted: Use this machine's tools.
-
-    Raises:
-        UsageError: There is no such folder.
     """
     folders = [path] if (path / "task.toml").is_file() else sorted(config.parent for config in path.glob("*/task.toml"))
     if not folders:

@@ -30,8 +30,7 @@ class ImportVerdict(Struct, frozen=True):
 def verdict_of(task: ImportedTask | TaskRefused, *, checked: bool) -> ImportVerdict:
     """Return the verdict on one task.
 
-    Args:
-        checked: Whether its tests are run on the agent's initial files, if they can already run.
+    ``checked`` says whether its tests are run on the agent's initial files, if they can already run.
     """
     if isinstance(task, TaskRefused):
         return ImportVerdict(task.name, "", lacks=(task.reason,))

@@ -30,8 +30,7 @@ class Merge(Struct, frozen=True):
 def merge_texts(base: bytes, agent: bytes, folder: bytes, sides: tuple[str, str] = (AGENT, FOLDER)) -> Merge | None:
     """Return the merge of two versions, or None if one of them is not a text that can be merged.
 
-    Args:
-        sides: The labels of the two versions in conflict markers.
+    ``sides`` are the labels of the two versions in conflict markers.
     """
     versions = (agent, base, folder)
     if any(b"\0" in version or len(version) > _MAX_BYTES for version in versions):

@@ -67,8 +67,7 @@ def run_bench(
 ) -> Came:
     """Run every trial of the plan that has no row in the folder yet, and write the results.
 
-    Args:
-        begin: Called once before the first trial, with the existing rows.
+    ``begin`` is called once before the first trial, with the existing rows.
 
     Raises:
         UsageError: The folder or the engine cannot be used, the budget cannot be enforced, or a plug-in has changed.

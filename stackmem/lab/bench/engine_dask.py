@@ -35,11 +35,8 @@ class DaskEngine:
     ) -> None:
         """Connect to the cluster, or start the local processes.
 
-        Args:
-            trial_seconds: Time after which a trial's worker is killed and restarted by its nanny; None for never.
-
-        Raises:
-            UsageError: The extra is not installed, or the scheduler does not answer.
+        ``trial_seconds`` is the time after which a trial's worker is killed and restarted by its nanny; None for never.
+        Raise UsageError if the extra is not installed, or the scheduler does not answer.
         """
         try:
             import cryptography  # noqa: F401 - for the cluster's certificates

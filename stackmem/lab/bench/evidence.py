@@ -121,12 +121,11 @@ def study(
 ) -> tuple[RecordingEntry, ...]:  # fmt: skip
     """Return the entries of every recording in a folder, adding only those that ``rows`` lacks.
 
+    Raise UsageError if the folder does not exist, or the rows cannot be read or written.
+
     Args:
         rows: JSON Lines; each new entry is appended.
         done: Receives the bills of each new entry.
-
-    Raises:
-        UsageError: The folder does not exist, or the rows cannot be read or written.
     """
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a folder; name the folder with the recordings")

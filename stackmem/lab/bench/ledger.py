@@ -45,8 +45,7 @@ _MAX_INTEGER = 1 << 63  # the results cannot store larger integers
 def read_rows(folder: Path) -> Iterator[dict[str, Any]]:
     """Yield the rows of a bench folder in the order in which they ended, without an incomplete last line.
 
-    Raises:
-        TraceError: The ledger cannot be read, or a line is broken. The message names the line.
+    Raise TraceError if the ledger cannot be read, or a line is broken. The message names the line.
     """
     kinds = columns()
     for number, line in enumerate(_read_lines(folder), 1):
@@ -124,8 +123,7 @@ def read_plan(folder: Path) -> BenchPlan | None:
 def refuse_other(old: BenchPlan, new: BenchPlan, folder: Path) -> None:
     """Raise unless the new plan contains every trial of the old one, measured in the same way.
 
-    Raises:
-        UsageError: The plans differ. The message names the first difference.
+    Raise UsageError if the plans differ. The message names the first difference.
     """
     way_out = "choose another -o DIR, or use the original flags"
     if old.version != VERSION:
@@ -161,12 +159,9 @@ class Ledger:
     def __init__(self, folder: Path, plan: BenchPlan, *, without_errors: bool = False) -> None:
         """Start a bench folder, or continue an existing one.
 
-        Args:
-            without_errors: Whether trials that ended with an error are run again.
-
-        Raises:
-            UsageError: The folder cannot be created, contains something else, or belongs to another plan.
-            TraceError: Another process runs this bench, or the existing files cannot be read.
+        ``without_errors`` says whether trials that ended with an error are run again. Raise UsageError if the folder
+        cannot be created, contains something else, or belongs to another plan. Raise TraceError if another process runs
+        this bench, or the existing files cannot be read.
         """
         self._path = folder / LEDGER
         _make(folder)
@@ -197,8 +192,7 @@ class Ledger:
     def add(self, row: dict[str, Any]) -> None:
         """Append the row of a trial, unless the trial has a row already.
 
-        Raises:
-            TraceError: The row was not written completely. Earlier rows are complete.
+        Raise TraceError if the row was not written completely. Earlier rows are complete.
         """
         if row["id"] in self.rows:
             return

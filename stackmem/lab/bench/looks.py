@@ -92,8 +92,7 @@ def last_level(plan: BenchPlan) -> float:
 def current_level(plan: BenchPlan, finished: Container[str]) -> float:
     """Return the level of the look that the bench has reached.
 
-    Args:
-        finished: The ids of the trials with rows. While a part is running, the level is that of the look after it.
+    ``finished`` are the ids of the trials with rows. While a part is running, the level is that of the look after it.
     """
     missing = min((trial.seed for trial in trials(plan) if trial.id not in finished), default=plan.trials + 1)
     complete = sum(seeds < missing for seeds in seeds_at(plan))

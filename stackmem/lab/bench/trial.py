@@ -111,11 +111,7 @@ class Interrupted(StackmemError):  # noqa: N818 - an event, not an error
 def run_trial(job: Job, throttled: Callable[[], None] = lambda: None, environ: Mapping[str, str] = os.environ) -> Row:
     """Run a trial and return its row. A trial that fails has the ``outcome`` ``error`` and a reason.
 
-    Args:
-        throttled: Called if the provider reports too many requests.
-
-    Raises:
-        Interrupted: A signal ended the run.
+    ``throttled`` is called if the provider reports too many requests. Raise Interrupted if a signal ended the run.
     """
     started = time.time()
     began = time.monotonic()

@@ -93,9 +93,8 @@ def pack_archive(
 def unpack_archive(path: Path) -> tuple[ArchiveManifest, bytes, list[dict[str, Any]]]:
     """Return the manifest, the plan as bytes, and the rows, after checking their digests.
 
-    Raises:
-        UsageError: The archive cannot be read.
-        TraceError: A digest does not match. The message names the part.
+    Raise UsageError if the archive cannot be read. Raise TraceError if a digest does not match. The message names the
+    part.
     """
     try:
         if path.stat().st_size > MAX_BYTES:

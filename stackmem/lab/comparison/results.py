@@ -83,9 +83,7 @@ class BenchRows(Struct, frozen=True):
 def read_bench(folder: Path) -> BenchRows:
     """Read the rows of a bench. A bench that is running or was killed has the rows so far.
 
-    Raises:
-        UsageError: The folder does not contain a bench.
-        TraceError: The bench's files are broken.
+    Raise UsageError if the folder does not contain a bench, and TraceError if the bench's files are broken.
     """
     load_plugins()  # a metric may come from a plug-in
     ledger, database = folder / LEDGER, folder / RESULTS

@@ -48,13 +48,10 @@ def write_report(
 ) -> Written:
     """Write the report of the bench in ``folder``, by default as ``report.html`` in that folder.
 
-    Args:
-        baseline: The strategy to compare the others with. None chooses the first of full and stackheap that exists.
-        read_multiple: Price of a cached token in prices of an input token, 0 to 1; None uses the model's own.
-
-    Raises:
-        UsageError: The folder does not contain a bench, the file has another suffix, or it cannot be written.
-        TraceError: The bench's files are broken.
+    ``baseline`` is the strategy to compare the others with. None chooses the first of full and stackheap that exists.
+    ``read_multiple`` is the price of a cached token in prices of an input token, 0 to 1; None uses the model's own.
+    Raise UsageError if the folder does not contain a bench, the file has another suffix, or it cannot be written. Raise
+    TraceError if the bench's files are broken.
     """
     path = folder / "report.html" if output is None else Path(os.path.expanduser(output))
     if path.suffix.lower() not in KINDS:
@@ -72,8 +69,7 @@ def write_report(
 def report_page(folder: Path, home: str) -> bytes:
     """Return the report of a bench as a page, as if it were in its folder. Raises like ``write_report``.
 
-    Args:
-        home: Address of the list of benches, for the link back.
+    ``home`` is the address of the list of benches, for the link back.
     """
     results = read_bench(folder)
     wants = _wants(results, None, None)

@@ -143,8 +143,7 @@ def _may_hold(knowledge: Knowledge, row: SeenChunk, key: str) -> bool:
 def _read_on(knowledge: Knowledge, key: str, path: str, *, believing: bool = True) -> ChosenCall | None:
     """Return a call for the first part of a file that was not read since the fact was last in doubt.
 
-    Args:
-        believing: Whether a part counts as read if the agent's own text says so.
+    ``believing`` says whether a part counts as read if the agent's own text says so.
     """
     since = knowledge.doubted_since(key)
     spans = [

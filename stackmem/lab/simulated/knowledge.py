@@ -257,8 +257,7 @@ class Knowledge:
     def _outdated(self, row: SeenChunk, *, witnessed: bool) -> None:
         """Drop what depends on a chunk whose source file has changed.
 
-        Args:
-            witnessed: Whether the file was current before. Then everything read from the file is outdated too.
+        ``witnessed`` says whether the file was current before. Then everything read from the file is outdated too.
         """
         self.chunks.pop(row.name, None)
         sources = {f"chunk:{row.name}"} | ({row.source} if witnessed else set())

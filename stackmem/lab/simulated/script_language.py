@@ -252,8 +252,7 @@ class Script(Struct, frozen=True):
 def read_script(path: Path) -> Script:
     """Read a script from a file.
 
-    Raises:
-        UsageError: The file cannot be read, or is not a script. The message starts with ``path:line:col:``.
+    Raise UsageError if the file cannot be read, or is not a script. The message starts with ``path:line:col:``.
     """
     return parse_script(read_text(path), str(path))
 

@@ -106,9 +106,8 @@ class WhatIfQuestion(Struct, frozen=True):
 def what_if(run_or_file: str, runs_dir: Path, question: WhatIfQuestion) -> Iterator[WhatIf]:
     """Yield the result for each recording of a run or of another agent's file.
 
-    Raises:
-        UsageError: The recording does not exist or has no step, or the model is unknown.
-        TraceError: The trace is broken.
+    Raise UsageError if the recording does not exist or has no step, or the model is unknown. Raise TraceError if the
+    trace is broken.
     """
     for name, begin_moments, strategy_name in _recordings(run_or_file, runs_dir):
         yield tell_again(name, begin_moments, question, strategy_name)

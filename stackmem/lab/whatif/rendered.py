@@ -282,8 +282,7 @@ _CHAR_LIMIT = re.compile(r"at most ([\d,_]{1,9}) characters")
 def extract_summary(view: View) -> str:
     """Return the newest lines that contain a literal missing from all newer lines, in their order.
 
-    Args:
-        view: The request for the summary. Its last message asks for the summary and is not quoted.
+    ``view`` is the request for the summary. Its last message asks for the summary and is not quoted.
     """
     request = view.messages[-1].parts[-1] if view.messages and view.messages[-1].parts else Text("")
     match = _CHAR_LIMIT.search(request.text) if isinstance(request, Text) else None

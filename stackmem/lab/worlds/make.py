@@ -107,11 +107,8 @@ class _Try(Struct, frozen=True):
 def design(family: str, seed: int, horizon: int, noise: float, repository: Path | None = None) -> Made:
     """Return a world whose oracle needs ``horizon`` calls, with a tolerance of 2 %.
 
-    Args:
-        repository: The repository whose commits ``history`` uses; None is the one of this project.
-
-    Raises:
-        UsageError: The family is unknown, or a parameter is out of range.
+    ``repository`` is the repository whose commits ``history`` uses; None is the one of this project. Raise UsageError
+    if the family is unknown, or a parameter is out of range.
     """
     _refuse(family, seed, horizon, noise)
     size, build = Size(horizon, noise), _builder(family, repository)

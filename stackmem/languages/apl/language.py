@@ -221,9 +221,7 @@ def _run(launch: Launch) -> Doing:
 def _load(launch: Launch, *, check: bool) -> Reading:
     """Return ``(program, config, registry for all programs, the program's registry, skipped tool files)``.
 
-    Raises:
-        UsageError: The program does not have this input.
-        Halt: The program would halt with any inputs.
+    Raise UsageError if the program does not have this input, and Halt if the program would halt with any inputs.
     """
     program = read_program(launch.path, launch.text)
     names = [each.name for each in program.inputs]

@@ -53,9 +53,7 @@ _WORDS = re.compile(r"[^a-z0-9]+")
 def lint(path: str, text: str, config: str = "", tools: tuple[ToolSpec, ...] = ()) -> Reading:
     """Return the findings on a program, tool file, standard library or configuration, ordered by line.
 
-    Args:
-        config: The configuration of a run, or empty.
-        tools: The user's own tools.
+    ``config`` is the configuration of a run, or empty. ``tools`` are the user's own tools.
     """
     name = posixpath.basename(path).lower()
     if name.endswith(".aplconfig"):

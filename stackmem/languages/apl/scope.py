@@ -105,8 +105,7 @@ class Scope:
     def by_name(self, value: Any, *, literal: bool) -> Any:
         """Resolve a parameter that accepts a variable's name, a template, or the value itself.
 
-        Args:
-            literal: Whether a name without a variable is a text. Otherwise it counts as missing.
+        ``literal`` says whether a name without a variable is a text. Otherwise it counts as missing.
         """
         if isinstance(value, str) and "{" not in value and _NAME.fullmatch(value):
             if value.split(".", 1)[0] in self.variables:

@@ -45,11 +45,7 @@ def invalid(path: str, fault: Fault, text: str) -> Halt:
 
 
 def read_program(path: str, text: str) -> Program:
-    """Read a program.
-
-    Raises:
-        Halt: The program has a fault; the first one is reported.
-    """
+    """Read a program. Raise Halt if the program has a fault; the first one is reported."""
     program, faults = load_program(text)
     if faults or program is None:
         raise invalid(path, faults[0], text)

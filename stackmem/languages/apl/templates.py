@@ -44,12 +44,9 @@ class Mention(Struct, frozen=True):
 def render(text: str, scope: Mapping[str, Any], results: Container[str] = ()) -> Any:
     """Fill the holes in a text. A text that consists of a single hole keeps the type of its value.
 
-    Args:
-        results: Variables that also support ``.result``.
-
-    Raises:
-        TemplateFault: The template is not valid, a variable is missing, or the text is too long.
-        MalformedOutputError: The template reads a field of an output that is not JSON.
+    ``results`` are variables that also support ``.result``. Raise TemplateFault if the template is not valid, a
+    variable is missing, or the text is too long. Raise MalformedOutputError if the template reads a field of an output
+    that is not JSON.
     """
     if "{" not in text:
         return text

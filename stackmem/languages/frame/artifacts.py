@@ -57,9 +57,8 @@ def plain_name(name: str) -> str:
 def save(name: str, content: Any, summary: str = "", existing: Iterable[str] = ()) -> Doing:
     """Store ``content``, replacing an artifact of the same name. Returns the ``Artifact``.
 
-    Args:
-        content: A text, or a value that is stored as JSON.
-        existing: Names of the existing artifacts. A different name that would produce the same file is refused.
+    ``content`` is a text, or a value that is stored as JSON. ``existing`` are names of the existing artifacts. A
+    different name that would produce the same file is refused.
     """
     chunk, text, summary = plain_name(name), as_text(content), _one_line(summary)
     if not name.strip():

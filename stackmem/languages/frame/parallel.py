@@ -18,9 +18,8 @@ Branch = Generator[Any, Any, Any]
 def side_by_side(branches: Sequence[Branch], most: int = 4, *, open_at_once: int | None = None) -> Branch:
     """Return the branches' results in order. Operations that a ``Group`` cannot contain are yielded one by one.
 
-    Args:
-        most: Maximum number of effects that run at a time.
-        open_at_once: Maximum number of started branches; None starts all of them.
+    ``most`` is the maximum number of effects that run at a time. ``open_at_once`` is the maximum number of started
+    branches; None starts all of them.
     """
     waiting = deque(enumerate(branches))
     pending: dict[int, tuple[Branch, Single]] = {}

@@ -79,9 +79,8 @@ def interface(launch: Launch) -> Reading:
 def _load(launch: Launch) -> Reading:
     """Load the agent and all its sub-agents, and check inputs and tools.
 
-    Raises:
-        Halted: A definition is broken, or a tool is missing.
-        UsageError: An input is unknown or does not fit.
+    Raise Halted if a definition is broken, or a tool is missing. Raise UsageError if an input is unknown or does not
+    fit.
     """
     try:
         loaded: LoadedAgent = yield from load_agents(launch.path, launch.text)

@@ -51,10 +51,8 @@ _MEMBERS = frozenset(
 def lint(path: str, text: str, tools: tuple[ToolSpec, ...] | None = None) -> Reading:
     """Return the findings on a definition by line.
 
-    Findings in other files are reported at the line that names the file.
-
-    Args:
-        tools: The user's own tools. None means unknown; a missing tool is then only a warning.
+    Findings in other files are reported at the line that names the file. ``tools`` are the user's own tools. None means
+    unknown; a missing tool is then only a warning.
     """
     agent, faults = load_agent(text)
     gathered = list(faults)

@@ -79,8 +79,7 @@ class ReferenceNames(Struct, frozen=True):
 def resolve(value: Any, names: ReferenceNames, warnings: list[str], give: Callable[[Any], object] = id) -> Any:
     """Return ``value`` with every reference inside it resolved. Keys are not resolved.
 
-    Args:
-        give: Receives each value that the result shares with its owner.
+    ``give`` receives each value that the result shares with its owner.
     """
     match value:
         case str():

@@ -76,9 +76,8 @@ def ask_agents(session: AgentSession, asks: Sequence[tuple[str, Ask]], payload: 
 def ask_agent(session: AgentSession, ask: Ask, payload: Any, path: str, *, parallel: bool = False) -> Routine:
     """Ask a sub-agent and return its answer. The payload is not changed; see ``SubAgentAnswer.writes``.
 
-    Args:
-        payload: The sub-agent's initial payload, limited to what it may read, which overrides its own definition.
-        parallel: Whether it runs in parallel with others, without a frame.
+    ``payload`` is the sub-agent's initial payload, limited to what it may read, which overrides its own definition.
+    ``parallel`` says whether it runs in parallel with others, without a frame.
     """
     entry = agent_of(session, ask.name)
     if isinstance(entry, str):

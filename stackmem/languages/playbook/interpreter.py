@@ -55,12 +55,9 @@ def _must_be_known(name: str, names: list[str]) -> None:
 def entries_of(program: PlaybookProgram, entry: str, inputs: Mapping[str, Any]) -> Entries:
     """Map each agent to its entry playbooks and their arguments.
 
-    Args:
-        entry: The playbook of ``--entry``, with or without its agent's name. If it is empty, the BGN playbooks, or else
-            the first.
-
-    Raises:
-        UsageError: No playbook has this name, or the inputs do not match its parameters.
+    ``entry`` is the playbook of ``--entry``, with or without its agent's name. If it is empty, the BGN playbooks are
+    used, or else the first one. Raise UsageError if no playbook has this name, or the inputs do not match its
+    parameters.
     """
     starts = choose_entries(program, entry)
     names = list(dict.fromkeys(param.name for _, book in starts for param in book.params))
@@ -171,9 +168,7 @@ _ABSENT = object()
 def run_playbook(here: PlaybookExecution, book: Playbook, arguments: dict[str, Any]) -> Routine:
     """Run a playbook or function and return its value, or a ``CallFailure`` if a function failed.
 
-    Raises:
-        Exit: The program ends.
-        Halted: The playbook cannot continue.
+    Raise Exit if the program ends, and Halted if the playbook cannot continue.
     """
     if book.python:
         return (yield from run_function(here, book, arguments))

@@ -61,8 +61,7 @@ def is_python(text: str) -> bool:
 def read_python(text: str, variables: Mapping[str, Any]) -> ReplyItems:
     """Parse a reply up to the first yield, Return or fault. Never raises.
 
-    Args:
-        variables: The values of the agent's variables.
+    ``variables`` are the values of the agent's variables.
     """
     blocks = _FENCED.findall(text)
     source = _TOKEN.sub(_without_dollar, "\n".join(blocks) or text)

@@ -64,9 +64,8 @@ _AFTER = re.compile(
 def read_reply(text: str, variables: Mapping[str, Any] | None = None) -> ReplyItems:
     """Parse a reply up to the first yield, Return or fault. Never raises.
 
-    Args:
-        variables: The agent's variables. With them, replies by later versions of the contract are read, too. Without
-            them, only those of this contract are, as in runs recorded before.
+    ``variables`` are the agent's variables. With them, replies by later versions of the contract are read, too. Without
+    them, only those of this contract are, as in runs recorded before.
     """
     if len(text) > MAX_REPLY_CHARS:
         message = f"the reply has {len(text):,} characters, at most {MAX_REPLY_CHARS:,} are read; write less"

@@ -230,8 +230,7 @@ class PlaybookExecution(Struct, frozen=True):
     def enter(self, name: str, intent: str) -> Routine:
         """Open a frame on the shared stack.
 
-        Raises:
-            Halted: There are too many frames. The message names the line of the call.
+        Raise Halted if there are too many frames. The message names the line of the call.
         """
         frame = EnterFrame(name, intent)
         try:

@@ -160,8 +160,7 @@ ARGUMENTS: dict[str, type[Struct]] = {
 def read_message(value: Any, location: str) -> ProcessMessage:
     """Return the process's request.
 
-    Raises:
-        Halted: It is malformed; the program or one of its modules changed the runner.
+    Raise Halted if it is malformed; the program or one of its modules changed the runner.
     """
     try:
         return msgspec.convert(value, ProcessMessage)

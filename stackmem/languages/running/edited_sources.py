@@ -28,8 +28,7 @@ class EditedSources:
     ) -> None:
         """Prepare to read the sources of ``edited``.
 
-        Args:
-            places: The path of the workspace for its tools, and the history of its files.
+        ``places`` are the path of the workspace for its tools and the history of its files.
         """
         self._edited, self._file, self._scrub = edited, Path(edited.file), scrub
         self._workspace = places[0]

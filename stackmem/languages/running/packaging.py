@@ -44,15 +44,14 @@ _LEFT_OUT = ("node_modules", "__pycache__", "venv")
 def package(program: str, form: str, to: Path | None, cwd: Path) -> Path:
     """Write a program's package and return its folder.
 
+    Raise UsageError if the form or the program does not exist, the folder exists, a file cannot be packaged, or the
+    copy is not valid without files that are not part of it.
+
     Args:
         program: A program, or a folder with a main program; then all files of the folder are part of the package.
         form: One of ``FORMS``.
         to: The new folder. Default: the program's name with hyphens, in ``cwd``.
         cwd: The folder that relative paths start from.
-
-    Raises:
-        UsageError: The form or the program does not exist, the folder exists, a file cannot be packaged, or the copy
-            is not valid without files that are not part of it.
     """
     if form not in FORMS:
         raise UsageError(f"--as {form[:40]!r} is unknown; choose one of {', '.join(FORMS)}")

@@ -41,13 +41,8 @@ class Tape(Struct, frozen=True):
 def tape_of(records: Iterable[Record], text_of: TextOf, repeatable: frozenset[str]) -> Tape:
     """Collect the answers of a run, without provider failures.
 
-    If the run halted, the answer to its last question is left out.
-
-    Args:
-        repeatable: Tools that may be called twice.
-
-    Raises:
-        TraceError: It is not a program's run, or a source is missing.
+    If the run halted, the answer to its last question is left out. ``repeatable`` are tools that may be called twice.
+    Raise TraceError if it is not a program's run, or a source is missing.
     """
     walk, program_start, answers, isolation = RecordWalk(records, text_of), None, list[Heard](), ""
     reopened = False  # the previous record undid a halt
@@ -120,10 +115,7 @@ def play_tape(
 ) -> tuple[tuple[facts.Event, ...], State, int]:
     """Run the program against the answers for as long as it asks the same questions.
 
-    Returns ``(events, state, number of answers used)``.
-
-    Args:
-        opening: The first events of the run.
+    Returns ``(events, state, number of answers used)``. ``opening`` are the first events of the run.
     """
     state, events, used = State(), list(opening), 0
     for event in opening:

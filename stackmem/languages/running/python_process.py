@@ -102,11 +102,8 @@ class Live:
     def next(self, order: dict[str, Any], seconds: float, scrub: Callable[[str], str]) -> dict[str, Any]:
         """Return the process's next message after its answers: a ``call``, or ``stdout``, ``stderr`` and ``exit_code``.
 
-        A restarted program's earlier requests are compared with the recorded ones as they arrive.
-
-        Raises:
-            TimeoutError: The call has used up its time.
-            WorkspaceError: The sandbox failed.
+        A restarted program's earlier requests are compared with the recorded ones as they arrive. Raise TimeoutError if
+        the call has used up its time, and WorkspaceError if the sandbox failed.
         """
         answers, recorded = order["answers"], order["session"]["asked"] if self._program else []
         compared = len(self._answers)
@@ -200,9 +197,7 @@ class PythonCalls:
     ) -> ToolAnswered:
         """Start or continue a call; see ``Live.next``.
 
-        Raises:
-            ToolRefused: The call's files cannot be written.
-            WorkspaceError: The sandbox failed.
+        Raise ToolRefused if the call's files cannot be written, and WorkspaceError if the sandbox failed.
         """
         folder = order["folder"]
         live = self._live.pop(folder, None)

@@ -32,8 +32,7 @@ class Loader:
     def __init__(self, program: Path, folders: tuple[Path, ...] = (), files: tuple[str, Files] | None = None) -> None:
         """Allow sources next to ``program``, in ``folders``, and in the workspace ``files``.
 
-        Args:
-            files: The path of the workspace for its tools, and its files; None before the workspace exists.
+        ``files`` are the path of the workspace for its tools and its files; None before the workspace exists.
         """
         self._program = program
         self._folders = [program.parent, *folders]

@@ -54,9 +54,8 @@ class Evaluation:
     def run(self, nodes: list[Node], env: SexpEnvironment) -> Doing:
         """Evaluate the nodes and return the last value. Yields requests.
 
-        Raises:
-            SexpEvaluationError: An expression cannot be evaluated.
-            TaskError: A budget is used up, or a collaborator raised it.
+        Raise SexpEvaluationError if an expression cannot be evaluated. Raise TaskError if a budget is used up, or a
+        collaborator raised it.
         """
         names = bound_names(nodes)
         scope: SexpEnvironment | None = env
@@ -99,9 +98,8 @@ class SexpEvaluator:
     ) -> None:
         """Store the collaborators without calling them. A None disables tasks, tools or memory.
 
-        Args:
-            read_text: Returns ``(path, text)`` of a library or schema for ``(path, the file that names it)``. Without
-                it, sources cannot load any.
+        ``read_text`` returns ``(path, text)`` of a library or schema for ``(path, the file that names it)``. Without
+        it, sources cannot load any.
         """
         self.budget = budget or Budget()
         self._host = _Collaborators(task_system, handler, memory_system, log, read_text)
@@ -109,8 +107,7 @@ class SexpEvaluator:
     def evaluate_string(self, sexp_string: str, initial_env: SexpEnvironment | None = None) -> Any:
         """Evaluate a source and return the value of its last top-level expression.
 
-        Args:
-            initial_env: The root scope, which ``bind`` changes. None creates a new one.
+        ``initial_env`` is the root scope, which ``bind`` changes. None creates a new one.
 
         Raises:
             TypeError: ``sexp_string`` is not a text.
@@ -192,8 +189,7 @@ class _Collaborators:
     def answer(self, ask: Request) -> Any:
         """Answer a request with the help of the collaborators.
 
-        Raises:
-            SexpEvaluationError: A collaborator failed. Its own ``TaskError`` is passed through unchanged.
+        Raise SexpEvaluationError if a collaborator failed. Its own ``TaskError`` is passed through unchanged.
         """
         match ask:
             case SubtaskRequest():

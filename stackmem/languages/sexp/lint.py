@@ -107,9 +107,7 @@ def _tried(
 def libraries(names: Iterable[object]) -> Reading:
     """Load the libraries that ``--lib`` names, as a list of ``SourcePart``.
 
-    Raises:
-        UsageError: A library cannot be read.
-        SexpSyntaxError: A library cannot be parsed.
+    Raise UsageError if a library cannot be read, and SexpSyntaxError if a library cannot be parsed.
     """
     parts = []
     for path in names:
@@ -123,8 +121,7 @@ def libraries(names: Iterable[object]) -> Reading:
 def examine(parts: list[SourcePart], names: frozenset[str], tools: tuple[ToolSpec, ...]) -> Reading:
     """Check a program (the last of ``parts``), its libraries, and everything they load. Returns a ``LintResult``.
 
-    Args:
-        names: Other bound names: the inputs.
+    ``names`` are other bound names: the inputs.
     """
     own_tools = frozenset(plain_name(tool.name) for tool in tools)
     loads = []

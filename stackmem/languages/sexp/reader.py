@@ -34,10 +34,8 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0"}
 def read(text: str, path: str = "", most: int = 1_000_000) -> list[Node]:
     """Parse every top-level expression.
 
-    Raises:
-        TypeError: ``text`` is not a text.
-        SexpSyntaxError: The text is empty, unbalanced or too long, or contains something that the language does not
-            have.
+    Raise TypeError if ``text`` is not a text. Raise SexpSyntaxError if the text is empty, unbalanced or too long, or
+    contains something that the language does not have.
     """
     if not isinstance(text, str):
         raise TypeError(f"a workflow is a text, not {type(text).__name__}")

@@ -193,9 +193,8 @@ def clearing_pays(
 ) -> bool:
     """Return whether clearing saves more than it costs, if as many requests follow as there were.
 
-    Args:
-        reread_share: Share of the cleared results that are looked up again.
-        cold: Whether the next request comes after a pause and writes its whole prompt anyway.
+    ``reread_share`` is the share of the cleared results that are looked up again. ``cold`` says whether the next
+    request comes after a pause and writes its whole prompt anyway.
     """
     if not clearing.results:
         return False

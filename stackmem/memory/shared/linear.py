@@ -319,9 +319,8 @@ def proceed(conversation: Linear, turn: Turn) -> Linear:
 def conversation(state: State, rules: Rules, name: str, *, summarizes: bool = False, thoughts: bool = False) -> Linear:
     """Return the running frame's conversation with its last user message finished.
 
-    Args:
-        thoughts: Whether the model's thinking may be sent back until a border moves. It must not if prompts end with
-            text that later prompts do not keep, because a provider may bind thinking to the whole prompt before it.
+    ``thoughts`` says whether the model's thinking may be sent back until a border moves. It must not if prompts end
+    with text that later prompts do not keep, because a provider may bind thinking to the whole prompt before it.
     """
     start, frame = state.begun, state.running
     thoughts = thoughts and start.thinking == "kept"

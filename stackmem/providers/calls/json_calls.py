@@ -25,9 +25,8 @@ def json_calls(
 ) -> Iterator[FoundCall]:
     """Yield the calls in the JSON objects of a text.
 
-    Args:
-        occupied: Spans of the text that belong to other calls.
-        any_name: Whether to accept objects of exactly a call's shape even if their tool is not offered.
+    ``occupied`` are spans of the text that belong to other calls. ``any_name`` says whether to accept objects of
+    exactly a call's shape even if their tool is not offered.
     """
     position, tries = read.text.find("{"), 0
     spans = iter(sorted(occupied))

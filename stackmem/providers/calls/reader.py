@@ -62,9 +62,8 @@ _MAX_BEFORE_NAME = 2_000
 def find_calls(text: str, offered: Collection[str], *, answers: bool) -> FoundCalls | None:
     """Find the calls in a text; return None if there are none.
 
-    Args:
-        offered: Names of the tools that the model was shown.
-        answers: Whether a plain answer would be accepted in place of a call (rule 2).
+    ``offered`` are names of the tools that the model was shown. ``answers`` says whether a plain answer would be
+    accepted in place of a call (rule 2).
     """
     if not offered:
         return None

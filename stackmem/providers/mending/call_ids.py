@@ -49,9 +49,8 @@ def with_unique_ids(messages: Log[Message], *, plain: bool = False, short: bool 
 def with_own_ids(reply: ModelReplied, messages: Iterable[Message], facts: int) -> tuple[ModelReplied, tuple[str, ...]]:
     """Return the reply with ids that no call before it has, and a sentence for each new id.
 
-    Args:
-        messages: The messages that the reply answers.
-        facts: The number of model facts so far, which makes a new id unique in the run.
+    ``messages`` are the messages that the reply answers. ``facts`` is the number of model facts so far, which makes a
+    new id unique in the run.
     """
     used_ids = {part.id for message in messages for part in message.parts if isinstance(part, ToolCall)}
     renamed: dict[str, deque[str]] = {}

@@ -30,9 +30,8 @@ class CacheBill(Struct, frozen=True):
 def cache_bill(run_dir: Path, model: str) -> CacheBill:
     """Return the bill for a run's prompts under the cache of ``model``. Replies keep their length.
 
-    Raises:
-        UsageError: The model is not in the table, or the run's strategy is not installed.
-        TraceError: The trace is broken.
+    Raise UsageError if the model is not in the table, or the run's strategy is not installed. Raise TraceError if the
+    trace is broken.
     """
     costing = costing_as(model, next(moments_of(run_dir)).after.begun)
     counter, counted = counter_for(lambda: moments_of(run_dir), costing)

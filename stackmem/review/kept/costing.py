@@ -73,8 +73,7 @@ def _of_row(row: ModelRow, spelled: str, *, own: bool) -> Costing:
 def counter_for(run: Callable[[], Iterable[Moment]], costing: Costing) -> tuple[Count, str]:
     """Return a counter of blocks and its description. It uses the run's own counts, otherwise the known factor.
 
-    Args:
-        run: Restarts the iteration over the run's moments.
+    ``run`` restarts the iteration over the run's moments.
     """
     learned = learned_count(_pairs(run(), costing.wire)) if costing.own else None
     return BlockCounter(costing.wire, costing.model, learned), count("", costing.model, learned).source

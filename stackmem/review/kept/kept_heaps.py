@@ -93,9 +93,7 @@ def prune_kept(store: HeapStore, older_seconds: float | None, *, stale: bool, dr
 def prune_gone(environ: Mapping[str, str], *, dry_run: bool) -> list[HeapStore]:
     """Remove the heaps of folders that no longer exist.
 
-    Raises:
-        UsageError: A heap cannot be read.
-        TraceError: A heap cannot be removed.
+    Raise UsageError if a heap cannot be read, and TraceError if a heap cannot be removed.
     """
     orphans = [store for store in all_heaps(environ) if store.folder and not Path(store.folder).is_dir()]
     for store in [] if dry_run else orphans:

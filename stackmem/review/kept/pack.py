@@ -63,9 +63,8 @@ class Packed(Struct, frozen=True):
 def pack(run_dir: Path, out: Path) -> Packed:
     """Write the archive to ``out``, a new file.
 
-    Raises:
-        UsageError: ``out`` exists or cannot be written.
-        TraceError: The trace is broken, or a parent is missing or has changed.
+    Raise UsageError if ``out`` exists or cannot be written. Raise TraceError if the trace is broken, or a parent is
+    missing or has changed.
     """
     run_dir = run_dir.resolve()
     content = _read(run_dir)
@@ -239,11 +238,8 @@ def unpack(archive: Path, into: Path, most_bytes: int = _MAX_BYTES) -> Path:
     """Unpack an untrusted archive below ``into`` and return the run's folder.
 
     The size is checked before anything is written: against ``most_bytes``, against a plausible ratio to the archive's
-    size, and against the free space.
-
-    Raises:
-        UsageError: The file is not a packed run, contains something that a run cannot contain, or does not fit.
-            Anything already written below ``into`` is not a run.
+    size, and against the free space. Raise UsageError if the file is not a packed run, contains something that a run
+    cannot contain, or does not fit. Anything already written below ``into`` is not a run.
     """
     try:
         with opened_zip(archive) as opened:
@@ -260,9 +256,8 @@ def unpack(archive: Path, into: Path, most_bytes: int = _MAX_BYTES) -> Path:
 def _judge(opened: Zipped, archive: Path, most_bytes: int) -> str:
     """Check the file list of an archive and return the name of its run. The other folders are parallel frames.
 
-    Raises:
-        UsageError: The archive lists a file that a run cannot contain, or too much content.
-        ArchiveError: The archive is damaged.
+    Raise UsageError if the archive lists a file that a run cannot contain, or too much content. Raise ArchiveError if
+    the archive is damaged.
     """
     entries = opened.files
     total = sum(entry.size for entry in entries)

@@ -45,9 +45,8 @@ class Recovered(Struct, frozen=True):
 def recover_run(run_dir: Path) -> Recovered:
     """Save the intact beginning of a run. The broken run is not changed.
 
-    Raises:
-        UsageError: The run's file is intact.
-        TraceError: Nothing can be saved, a process is writing the run, or the disk has no room for the new run.
+    Raise UsageError if the run's file is intact. Raise TraceError if nothing can be saved, a process is writing the
+    run, or the disk has no room for the new run.
     """
     lock = Lock(run_dir / TRACE)
     try:
@@ -114,9 +113,7 @@ class Saved(Struct, frozen=True):
 def recover(source: Path, target: Path) -> Saved:
     """Copy the complete lines before the first broken one into the new file ``target``, and sync it to the disk.
 
-    Raises:
-        UsageError: The trace is intact.
-        TraceError: No line can be saved, or ``target`` cannot be written.
+    Raise UsageError if the trace is intact. Raise TraceError if no line can be saved, or ``target`` cannot be written.
     """
     reader = TraceReader(source)
     lines, reason = 0, ""

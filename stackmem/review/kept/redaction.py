@@ -133,12 +133,11 @@ def redact(
 ) -> Iterator[Record]:
     """Yield the records of the copy.
 
+    Raise UsageError if the copy is not possible with these patterns. Raise RulesDiffer if the run was made under other
+    rules, so its facts cannot be derived again.
+
     Args:
         sources: For a program's run: the digest of a source in the copy, and the copy's text for that digest.
-
-    Raises:
-        UsageError: The copy is not possible with these patterns.
-        RulesDiffer: The run was made under other rules, so its facts cannot be derived again.
     """
     state, strategy, program, names = State(), None, None, ProgramNames()
     agent: AgentDecider | None = None

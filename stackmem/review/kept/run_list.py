@@ -256,15 +256,13 @@ def is_resumable(row: RunRow) -> bool:
 def choose_runs(rows: Iterable[RunRow], conditions: Sequence[str], order: str, limit: int | None) -> list[RunRow]:
     """Return the first ``limit`` rows that satisfy all conditions, in order.
 
-    Parallel frames follow the run that they belong to, and do not count for the limit.
+    Parallel frames follow the run that they belong to, and do not count for the limit. Raise UsageError if a condition,
+    the order or the limit is invalid.
 
     Args:
         conditions: ``FIELD=PATTERN`` or ``FIELD!=PATTERN`` with ``*`` and ``?``, ignoring case; for numbers also ``>``,
             ``<``, ``>=`` and ``<=``. Unknown values satisfy only ``!=``. One text may contain several conditions.
         order: A field, smallest first; with ``-`` before it, largest first. Unknown values come last.
-
-    Raises:
-        UsageError: A condition, the order or the limit is invalid.
     """
     if limit is not None and limit < 1:
         raise UsageError(f"--limit {limit} is too small; use 1 or more")

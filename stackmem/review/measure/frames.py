@@ -54,8 +54,7 @@ class ParallelRow(Struct, frozen=True):
 def parallel_rows(events: Iterable[Event], run: str) -> tuple[ParallelRow, ...]:
     """Return the parallel frames of a run in push order. A frame that a resume continued is returned once.
 
-    Args:
-        run: The id of the run, from which the ids of its frames' runs follow.
+    ``run`` is the id of the run, from which the ids of its frames' runs follow.
     """
     rows: dict[str, ParallelRow] = {}
     group: tuple[str, ...] = ()

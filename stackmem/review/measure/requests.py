@@ -27,9 +27,7 @@ class RequestUse(Struct, frozen=True):
 def request_uses(run: Iterable[Moment], steps: Iterable[CachedStep]) -> list[RequestUse]:
     """Return every request. Empty if the run is not a conversation.
 
-    Args:
-        run: One session, or several consecutive sessions.
-        steps: The steps of the same run.
+    ``run`` is one session, or several consecutive sessions. ``steps`` are the steps of the same run.
     """
     uses: list[RequestUse] = []
     looks = RepeatedLooks()

@@ -55,8 +55,7 @@ def replay_live(
 ) -> LiveTools:
     """Run the calls from step ``first`` on, up to the first one whose result differs.
 
-    Args:
-        observe: Receives each call before it is executed.
+    ``observe`` receives each call before it is executed.
 
     Raises:
         UsageError: The step does not exist, or the run cannot be executed again.

@@ -35,8 +35,7 @@ class FollowedRun:
     def __init__(self, folder: Path, texts: Texts, prompts: Prompts, at_once: int = 500) -> None:
         """Prepare; the first ``read`` starts reading.
 
-        Args:
-            at_once: Number of records that are read between looks at the clock.
+        ``at_once`` is the number of records that are read between looks at the clock.
         """
         self._folder, self._tail, self._at_once = folder, RunTail(folder), at_once
         self._changes = TreeChanges({}, NO_HISTORY)
@@ -48,11 +47,10 @@ class FollowedRun:
     def read(self, seconds: float = inf) -> RunPage:
         """Return the page with the trace so far; its outcome is ``reading`` if time ran out before the end.
 
+        Raise TraceError if the trace is broken, or a parent of a fork is missing.
+
         Args:
             seconds: How long to read. A long trace takes many calls, and each continues after the previous one.
-
-        Raises:
-            TraceError: The trace is broken, or a parent of a fork is missing.
         """
         until = time.monotonic() + seconds
         if not self._stores:  # records of a fork's parents come first, together with their file changes

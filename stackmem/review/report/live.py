@@ -46,11 +46,10 @@ class LiveRun:
     def refresh(self, seconds: float = inf) -> int:
         """Read new records, and return the version.
 
+        Raise TraceError if the trace is broken.
+
         Args:
             seconds: How long to read. ``reading`` reports whether there is more.
-
-        Raises:
-            TraceError: The trace is broken.
         """
         with self._lock:
             page = self._followed.read(seconds)

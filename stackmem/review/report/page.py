@@ -129,15 +129,9 @@ def write_page(folders: Sequence[Path], output: str | None) -> Path:
     """Write the page of one or more runs atomically, replacing an existing file; return its path.
 
     The page of a single run and those of its parallel frames link to each other, so all of them are written: each in
-    its run's folder, or next to ``output`` with the run's name.
-
-    Args:
-        output: The file. By default ``view.html`` in the first run's folder, whose name includes the second run; if
-            that folder is read-only, the working directory.
-
-    Raises:
-        UsageError: The page cannot be written.
-        TraceError: A trace is broken.
+    its run's folder, or next to ``output`` with the run's name. ``output`` is the file. By default, it is ``view.html``
+    in the first run's folder, whose name includes the second run; if that folder is read-only, the working directory.
+    Raise UsageError if the page cannot be written, and TraceError if a trace is broken.
     """
     name = "view.html" if len(folders) == 1 else f"view-{folders[1].resolve().name}.html"
     path = _path_of(folders[0], name, output)

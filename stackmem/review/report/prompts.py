@@ -86,8 +86,7 @@ class Prompts:
     def add(self, frame: str, view: View, *, appends: bool) -> tuple[list[int], int]:
         """Add a prompt; return its triples, and the number of messages shared with the frame's last one (-1: first).
 
-        Args:
-            appends: Whether the strategy declares that a frame's messages are only appended to.
+        ``appends`` says whether the strategy declares that a frame's messages are only appended to.
         """
         frame_prompts = self._conversations.get(frame)
         first = frame_prompts is None

@@ -62,9 +62,8 @@ class CheckReport:
     def problem(self, names: set[str], undecisive: AbstractSet[str], *, sets_environment: bool) -> str:
         """Return why exit code 0 does not count as success, or an empty string if it does.
 
-        Args:
-            names: The test runners that the check names.
-            sets_environment: Whether the check sets Python's environment, so that test runs may go unobserved.
+        ``names`` are the test runners that the check names. ``sets_environment`` says whether the check sets Python's
+        environment, so that test runs may go unobserved.
         """
         sessions = [
             session

@@ -107,9 +107,8 @@ class WordReader:
     def take(self, text: str, *, own: bool, cwd: str | None = None, is_generated: bool = False) -> CheckWords:
         """Parse shell commands.
 
-        Args:
-            own: Whether the text is the check itself. All programs of the check count.
-            cwd: The working folder below the workspace.
+        ``own`` says whether the text is the check itself. All programs of the check count. ``cwd`` is the working
+        folder below the workspace.
         """
         folder = self._begins if cwd is None else cwd
         self.words.own_python |= bool(_OWN_PYTHON.search(text))

@@ -40,12 +40,9 @@ _LINES = re.compile(r"(?P<path>.+):(?P<first>[1-9]\d{0,8})(?:-(?P<last>[1-9]\d{0
 def find_attached(paths: Sequence[str], folder: Path | None, subfolder: str, cwd: Path) -> tuple[UserFile, ...]:
     """Return the files that ``--attach`` names: ``PATH``, ``PATH:10`` or ``PATH:10-40``.
 
-    Args:
-        folder: The folder that the run works on, if it is the user's.
-        subfolder: The subfolder in which the relative paths of the agent start.
-
-    Raises:
-        UsageError: A path does not exist or cannot be read, or there are too many.
+    ``folder`` is the folder that the run works on, if it is the user's. ``subfolder`` is the subfolder in which the
+    relative paths of the agent start. Raise UsageError if a path does not exist or cannot be read, or there are too
+    many.
     """
     if len(paths) > MOST:
         raise UsageError(f"--attach: {len(paths):,} files, maximum is {MOST}; attach a folder instead")

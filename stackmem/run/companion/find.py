@@ -20,12 +20,8 @@ _SHORT = re.compile(r"[0-9a-f]{6}")
 def find_run(name: str, *places: Path) -> Path:
     """Return the folder for a path, an id, a unique prefix of an id, its last six characters, or ``last``.
 
-    Args:
-        name: The folder of a trial also works, because a trial contains one run.
-        places: Folders of runs.
-
-    Raises:
-        UsageError: No run matches, or more than one.
+    ``name`` may also be the folder of a trial, because a trial contains one run. ``places`` are folders of runs.
+    Raise UsageError if no run matches, or more than one.
     """
     target = Path(os.path.expanduser(name))
     if target.name == TRACE and _is_file(target):

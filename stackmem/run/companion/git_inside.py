@@ -170,13 +170,9 @@ class RepositoryPlaces(Struct, frozen=True):
 def bring(origin: Origin, request: StoredRequest, into: RepositoryPlaces) -> tuple[StoredRequest, LateRepository]:
     """Start creating the repository in a new workspace.
 
-    Returns the request that records it, and the object that completes the repository in the background.
-
-    Args:
-        into: The new workspace, and the run's folder, which stores the request now and again when it is complete.
-
-    Raises:
-        WorkspaceError: The folder cannot be created.
+    Returns the request that records it, and the object that completes the repository in the background. ``into`` are
+    the new workspace and the run's folder, which stores the request now and again when it is complete. Raise
+    WorkspaceError if the folder cannot be created.
     """
     work = into.work
     try:

@@ -106,9 +106,8 @@ class HeapStore:
     def write(self, changes: list[HeapChange]) -> None:
         """Append lines durably.
 
-        Raises:
-            TraceError: The lines cannot be written. Earlier lines are complete.
-            UsageError: The file is not a heap file.
+        Raise TraceError if the lines cannot be written. Earlier lines are complete. Raise UsageError if the file is not
+        a heap file.
         """
         if not changes:
             return
@@ -196,8 +195,7 @@ class HeapKeeper:
     def taken_over(self, budgets: Budgets, digest: Callable[[str], str]) -> KeptHeap:
         """Return the heap that a run starts with: the most recent chunks that fit its budgets.
 
-        Args:
-            digest: Returns the digest of a file of the folder as it is now.
+        ``digest`` returns the digest of a file of the folder as it is now.
         """
         chunks = [chunk for chunk in self._chunks() if not chunk.name.startswith(_FILE)]
         fitting: list[KeptChunk] = []

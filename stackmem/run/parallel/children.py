@@ -54,11 +54,7 @@ class _FrameEnd(Struct, frozen=True):
 
 
 class Children:
-    """The parallel frames of one run.
-
-    Args:
-        play: Plays an open run.
-    """
+    """The parallel frames of one run. ``play`` plays an open run."""
 
     def __init__(self, opened: Opened, play: Play) -> None:
         self._opened, self._play = opened, play
@@ -70,9 +66,8 @@ class Children:
     def perform(self, effect: RunFrames | MergeFrames, state: State) -> Event:
         """Return the fact that answers the effect, or a message of the user that came before it.
 
-        Raises:
-            WorkspaceError: A frame has no workspace, or the files cannot be merged.
-            KeyboardInterrupt: The run was interrupted. All frames have ended, or end soon.
+        Raise WorkspaceError if a frame has no workspace, or the files cannot be merged. Raise KeyboardInterrupt if the
+        run was interrupted. All frames have ended, or end soon.
         """
         if isinstance(effect, MergeFrames):
             self._returned = {}

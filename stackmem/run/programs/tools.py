@@ -85,11 +85,7 @@ class ToolContext(Struct):
 
 
 def use_built_in(call: InvokeTool, context: ToolContext) -> ToolAnswered:
-    """Run a built-in tool and return its answer.
-
-    Raises:
-        WorkspaceError: The sandbox failed. The run can be resumed.
-    """
+    """Run a built-in tool and return its answer. Raise WorkspaceError if the sandbox failed. The run can be resumed."""
     if call.tool == "find_context":
         return _find_context(call.arguments, context)
     fault = _fault(call)

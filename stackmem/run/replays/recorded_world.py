@@ -161,9 +161,7 @@ class Recorded(Struct):
 def in_recorded_order(tail: list[Record], facts: list[Any], effect: Parallel) -> Parallel:
     """Return only the branch that was answered next in the recording, so that the runs can be compared fact by fact.
 
-    Args:
-        tail: The recorded events.
-        facts: The facts so far, one per record.
+    ``tail`` are the recorded events. ``facts`` are the facts so far, one per record.
     """
     event: Event | None = tail[len(facts)].event if len(facts) < len(tail) else None
     candidates = (each for each in effect.branches if event is not None and answers(type(each[1]), event, each[0]))
@@ -174,8 +172,7 @@ def in_recorded_order(tail: list[Record], facts: list[Any], effect: Parallel) ->
 def rehearse(run: Run, state: State, at: int, environ: Mapping[str, str], recorded: Recorded) -> Iterator[Opened]:
     """Yield the world of one of the run's states: the one after record ``at``.
 
-    Args:
-        recorded: Answers everything outside the run's workspace.
+    ``recorded`` answers everything outside the run's workspace.
 
     Raises:
         UsageError: The run's task is gone, or its files were not kept.

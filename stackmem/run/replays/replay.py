@@ -57,14 +57,10 @@ class Replayed(Struct, frozen=True):
 def replay_run(run_dir: Path, trusted: Mapping[str, str] | None = None) -> Replayed:
     """Verify every event and prompt of a run and of its parallel frames.
 
-    Args:
-        trusted: Trusted keys with their names. The run must be signed to its end by them. None requires no signature;
-            existing signatures must still match the run.
-
-    Raises:
-        TraceError: A line is broken, the run's result belongs to a different trace, a signature contradicts the run, a
-            required signature is missing, or the run of a parallel frame is not the one that returned.
-        RulesDiffer: The rules derive something else today.
+    ``trusted`` are trusted keys with their names. The run must be signed to its end by them. None requires no
+    signature; existing signatures must still match the run. Raise TraceError if a line is broken, the run's result
+    belongs to a different trace, a signature contradicts the run, a required signature is missing, or the run of a
+    parallel frame is not the one that returned. Raise RulesDiffer if the rules derive something else today.
     """
     load_plugins()
     reader = RunReader(run_dir)
@@ -111,9 +107,8 @@ def _noting_pushes(records: Iterable[Record], reader: RunReader, pushes: dict[in
 def _verify_frame(run_dir: Path, returned: FrameReturned, group: FrameGroup, digest: str) -> bool:
     """Verify the run of a parallel frame from its push on. Return False if that run no longer exists.
 
-    Raises:
-        TraceError: The run is broken, or is not the one that returned.
-        RulesDiffer: The rules derive something else today.
+    Raise TraceError if the run is broken, or is not the one that returned. Raise RulesDiffer if the rules derive
+    something else today.
     """
     folder = run_dir.resolve().parent / returned.run
     if not frame_parent(returned.run) or "/" in returned.run or not (folder / TRACE).is_file():

@@ -40,9 +40,8 @@ _USAGE = """usage: ./work plan A-B              what units A to B need, at most 
 def run(files: dict[str, str], words: list[str]) -> tuple[str, int]:
     """Run a command; return its output (ASCII, whole lines) and its exit code.
 
-    Args:
-        files: Path to text; changed in place.
-        words: The command's words without the name of the program.
+    ``files`` maps each path to its text, and is changed in place. ``words`` are the command's words without the name of
+    the program.
     """
     try:
         world = _opened(files.get(PLAN, ""))

@@ -16,12 +16,9 @@ def own_servers(
 ) -> Iterator[tuple[str, ...]]:
     """Connect to the user's servers and register their tools as ``SERVER__TOOL``. Yields warnings.
 
-    Args:
-        root: The working folder that is reported to servers; defaults to ``cwd``.
-        asks: Whether a server may ask the user, through ``answered_by``.
-
-    Raises:
-        UsageError: A server configuration is invalid, the package is missing, or a server does not answer.
+    ``root`` is the working folder that is reported to servers; defaults to ``cwd``. ``asks`` says whether a server may
+    ask the user, through ``answered_by``. Raise UsageError if a server configuration is invalid, the package is
+    missing, or a server does not answer.
     """
     table, warnings = servers(environ, cwd)
     if not table:

@@ -238,11 +238,7 @@ def call_own(name: str, arguments: dict[str, Any]) -> tuple[str, bool, tuple[byt
 
 
 def register(tools: Iterable[OwnTool]) -> None:
-    """Add tools.
-
-    Raises:
-        UsageError: A name is taken; then no tool is added.
-    """
+    """Add tools. Raise UsageError if a name is taken; then no tool is added."""
     new = list(tools)
     for position, own in enumerate(new):
         if own.name in TOOLS or any(own.name == other.name for other in new[:position]):

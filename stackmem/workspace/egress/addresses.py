@@ -68,9 +68,7 @@ def public_ones(texts: list[str]) -> list[str]:
 async def look_up(resolve: Resolve, host: str, port: int, seconds: float) -> list[str]:
     """Call a blocking resolver in a thread, and wait for at most ``seconds``.
 
-    Raises:
-        OSError: The name has no address.
-        TimeoutError: The resolver did not answer in time.
+    Raise OSError if the name has no address, and TimeoutError if the resolver did not answer in time.
     """
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[list[str]] = loop.create_future()

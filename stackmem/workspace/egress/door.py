@@ -55,8 +55,7 @@ class Door:
     def __init__(self, network: NetworkList, stack: ExitStack, port: int = PORT) -> None:
         """Open the door. The stack closes it, whatever happens to the command.
 
-        Args:
-            port: The port in the sandbox; with 0, ``_LISTEN`` takes a free one and changes the variables.
+        ``port`` is the port in the sandbox; with 0, ``_LISTEN`` takes a free one and changes the variables.
         """
         self.port = port
         proxy = f"http://127.0.0.1:{port}"

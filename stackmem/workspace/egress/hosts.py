@@ -137,8 +137,7 @@ def host_name(text: str) -> str:
 def read_authority(text: str, port: int = 0) -> tuple[str, int, str]:
     """Return host and port of a request target, and the host as spelled there; empty and 0 if invalid.
 
-    Args:
-        port: The port if the text does not name one.
+    ``port`` is the port if the text does not name one.
     """
     match = _AUTHORITY.fullmatch(text)
     if match is None:

@@ -54,11 +54,8 @@ def read_credentials(
 ) -> dict[str, tuple[tuple[str, str], ...]]:
     """Parse ``HOST:NAME=$VARIABLE`` or ``HOST:NAME=@FILE`` into headers for hosts. Commands never see the values.
 
-    Args:
-        folder: Base of a relative file path.
-
-    Raises:
-        UsageError: A text is malformed, its value is not available, or the header would be sent unencrypted or unseen.
+    ``folder`` is the base of a relative file path. Raise UsageError if a text is malformed, its value is not available,
+    or the header would be sent unencrypted or unseen.
     """
     headers: dict[str, tuple[tuple[str, str], ...]] = {}
     for text in texts:

@@ -42,8 +42,7 @@ _HOME = "/tmp/home"  # noqa: S108 - inside the sandbox, where /tmp is private to
 def find_bwrap(workspace: Path, candidates: tuple[str, ...] = CANDIDATES) -> str:
     """Return the path of a trustworthy bubblewrap that supports all needed options.
 
-    Raises:
-        WorkspaceError: No candidate is usable. The message gives the reason for each.
+    Raise WorkspaceError if no candidate is usable. The message gives the reason for each.
     """
     refused = []
     for path in candidates:

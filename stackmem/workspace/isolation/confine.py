@@ -56,8 +56,7 @@ def all_rights(abi: int) -> int:
 def apply(order: bytes) -> None:
     """Restrict the calling thread permanently. Children inherit the restrictions.
 
-    Raises:
-        OSError: A restriction failed. The thread must then not start any process.
+    Raise OSError if a restriction failed. The thread must then not start any process.
     """
     settings = json.loads(order)
     # Before the capabilities are dropped: enabling an interface needs CAP_NET_ADMIN in the namespace.

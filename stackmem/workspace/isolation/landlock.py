@@ -40,13 +40,12 @@ def build_order(
 ) -> bytes:
     """Return the order for ``confine.apply``: what a command may access.
 
+    Raise WorkspaceError if the kernel does not have Landlock, or its version is too old.
+
     Args:
         own_network: The command has a network namespace, in which it may use loopback freely.
         own_namespaces: The command has namespaces for mounts, in which folders can be covered, and for IPC.
         loopback: Its network is new, so the loopback must be switched on.
-
-    Raises:
-        WorkspaceError: The kernel does not have Landlock, or its version is too old.
     """
     abi = landlock_abi()
     if abi < NEEDED_ABI:

@@ -115,8 +115,7 @@ def line_of_life(stack: ExitStack) -> int:
 def report_of_left(seat: Seat, stack: ExitStack, floor: int = 2) -> tuple[int, int, tuple[int, ...]]:
     """Return the ends of a pipe for the report of processes left behind, or -1 twice, and what the child inherits.
 
-    Args:
-        floor: The write end gets a higher number than this.
+    The write end gets a higher number than ``floor``.
     """
     if not seat.reports_left:
         return -1, -1, ()
@@ -202,8 +201,7 @@ def process_numbers(profile: Profile) -> int:
 def bound_processes(inside: int, numbers: int) -> None:
     """Set how many process numbers the namespace of a process has. It does nothing if the process has ended.
 
-    Args:
-        inside: A process of the namespace, by its number outside.
+    ``inside`` is a process of the namespace, by its number outside.
     """
     script = f"echo {numbers} >/proc/sys/kernel/pid_max"
     with suppress(OSError, subprocess.TimeoutExpired):

@@ -117,9 +117,8 @@ def no_jobs(level: str) -> str:
 def choose(isolation: str, profile: Profile, toolchain: Toolchain | None = None) -> Level:
     """Return the requested level, or for ``auto`` the strongest that works. Cached until ``forget``.
 
-    Raises:
-        UsageError: The level does not exist.
-        WorkspaceError: The level does not work here; only ``auto`` tries others. Or no level works.
+    Raise UsageError if the level does not exist. Raise WorkspaceError if the level does not work here (only
+    ``auto`` tries others), or if no level works.
     """
     names = _AUTO if isolation == "auto" else (isolation,)
     if names[0] not in WORKSPACES:

@@ -188,15 +188,14 @@ def build_filter(
 ) -> bytes:
     """Assemble the program as an array of ``struct sock_filter``.
 
+    Raise WorkspaceError if the table of system calls for this machine is missing.
+
     Args:
         families: Allowed socket families; others fail with EAFNOSUPPORT.
         tracing: Allow ptrace, which a PID namespace confines.
         own_ipc: Allow shared memory, semaphores and message queues, which an IPC namespace confines.
         one_user: Let changes of ownership succeed without effect, for a root whose files all have the same owner.
         machine: As returned by ``platform.machine``; empty for this machine.
-
-    Raises:
-        WorkspaceError: The table of system calls for this machine is missing.
     """
     name = machine or platform.machine()
     if name not in _MACHINES:

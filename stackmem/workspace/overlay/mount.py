@@ -50,8 +50,7 @@ class MountOrder(Struct, frozen=True):
 def mount_overlay(folder: Path, hidden: Iterable[bytes], places: OverlayPlaces) -> WorkspaceView:
     """Mount a folder, without the ``hidden`` paths, under a writable layer. ``hidden`` must be sorted.
 
-    Raises:
-        WorkspaceError: The kernel does not support or allow it. No mount is left behind.
+    Raise WorkspaceError if the kernel does not support or allow it. No mount is left behind.
     """
     layers = (places.top, folder) if places.top else (folder,)
     try:
@@ -80,15 +79,14 @@ def mount_root(layers: tuple[Path, ...], places: OverlayPlaces, order: MountOrde
 def make_network(user: int, port: int) -> tuple[dict[str, int], int]:
     """Create a network namespace with only a loopback.
 
+    Raise OSError if it cannot be created.
+
     Args:
         user: Descriptor of the user namespace that shall own it, or -1.
         port: Port to listen at, or 0.
 
     Returns:
         The descriptors of new namespaces by kind, and the listening socket or -1.
-
-    Raises:
-        OSError: It cannot be created.
     """
     fds = _mounted((), (), {"user": user, "port": port}, (user,) if user >= 0 else ())
     listener = fds.pop() if port else -1
@@ -99,15 +97,14 @@ def make_network(user: int, port: int) -> tuple[dict[str, int], int]:
 def make_private_network(port: int, hide: Iterable[str]) -> tuple[WorkspaceView, int]:
     """Create a network namespace that programs started by ``entered`` cannot leave, even as root.
 
+    Raise OSError if they cannot be created.
+
     Args:
         port: Port to listen at inside.
         hide: Paths that these programs find as empty devices, for example sockets.
 
     Returns:
         The namespaces, and the listening socket.
-
-    Raises:
-        OSError: They cannot be created.
     """
     mounts, user, network, listener = _mounted((), (), {"user": -1, "port": port, "hide": list(hide)})
     return WorkspaceView(Path("/"), -1, (("user", user), ("net", network), ("mount", mounts))), listener
@@ -116,8 +113,7 @@ def make_private_network(port: int, hide: Iterable[str]) -> tuple[WorkspaceView,
 def show_read_only(folder: Path, others: Iterable[tuple[Path, bytes]]) -> WorkspaceView:
     """Mount other folders read-only at the paths of empty folders in ``folder``.
 
-    Raises:
-        WorkspaceError: The kernel does not support or allow it. No mount is left behind.
+    Raise WorkspaceError if the kernel does not support or allow it. No mount is left behind.
     """
     items = [part for other, path in others for part in (os.fsencode(other), path)]
     try:

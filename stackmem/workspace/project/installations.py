@@ -178,9 +178,7 @@ def _editable(environment: Path) -> list[Path]:
 def find_node(folder: Path, search: str, granted: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the Node installation on the user's PATH, and messages about what is missing.
 
-    Args:
-        search: The user's PATH.
-        granted: Host folders that the user lets commands see.
+    ``search`` is the user's PATH. ``granted`` are host folders that the user lets commands see.
     """
     if not is_file(folder / "package.json"):
         return (), ()

@@ -44,10 +44,8 @@ def find_suites(
     """Return all test commands that the folder's files suggest, most likely first.
 
     A test command that the project defines comes before the defaults of Cargo and Go, because their files may belong to
-    a part of the project only. ``has`` returns whether commands find a program.
-
-    Args:
-        environment: The Python environment, relative to the folder; empty if it does not exist.
+    a part of the project only. ``has`` returns whether commands find a program. ``environment`` is the Python
+    environment, relative to the folder; empty if it does not exist.
     """
     return tuple(
         suite
@@ -110,9 +108,8 @@ def _test_files(folder: Path) -> Iterator[Path]:
 def uninstalled(folder: Path, root: Path, environment: str) -> Iterator[str]:
     """Yield messages about dependencies that the tests may need and the folder lacks.
 
-    Args:
-        root: The project that contains the folder.
-        environment: The Python environment, even if it does not work; empty if it does not exist.
+    ``root`` is the project that contains the folder. ``environment`` is the Python environment, even if it does not
+    work; empty if it does not exist.
     """
     python = next((name for name in lock_files(folder) if name in LOCKS[:_PYTHON_LOCKS]), "")
     if not python and is_file(folder / "pyproject.toml") and (folder / "src").is_dir():

@@ -73,8 +73,7 @@ def grouped(name: str, lines: list[str], hits: list[int], context: int) -> list[
 def candidates(prefilter: str | None, names: list[str]) -> list[str]:
     """Return the files that may match, according to ripgrep if it is available; otherwise all of them.
 
-    Args:
-        prefilter: An expression for ripgrep that matches every line that the pattern matches; None if there is none.
+    ``prefilter`` is an expression for ripgrep that matches every line that the pattern matches; None if there is none.
     """
     program = shutil.which("rg", path=SYSTEM) if prefilter and len(names) > FEW_FILES else None
     if not program:

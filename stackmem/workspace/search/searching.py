@@ -52,11 +52,10 @@ class FileSearchAnswer(msgspec.Struct, frozen=True):
 def search_command(python: str, pattern: str, path: str, glob: str, context: int) -> str:
     """Return the command that runs the search.
 
+    Raise ToolRefused if the pattern or ``context`` is not allowed.
+
     Args:
         path: Relative to the workspace.
-
-    Raises:
-        ToolRefused: The pattern or ``context`` is not allowed.
     """
     if len(pattern) > _PATTERN_CHARS:
         raise ToolRefused(f"the pattern is {len(pattern):,} characters, the limit is {_PATTERN_CHARS:,}; shorten it")
