@@ -23,10 +23,9 @@ from jinja2.runtime import LoopContext, Undefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment, safe_range
 from jinja2.visitor import NodeTransformer
 
+from ..frame.bounds import ROUNDS, TEXT_CHARS
 from .command_output import CommandOutput, MalformedOutputError
 
-MAX_CHARS = 1_000_000
-MAX_ROUNDS = 100_000
 MAX_BITS = 63
 """The size of integers that every JSON reader supports."""
 
@@ -259,8 +258,8 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
             items.refuse()
         for item in items:
             self.rounds += 1
-            if self.rounds > MAX_ROUNDS:
-                raise SecurityError(f"its loops take more than {MAX_ROUNDS:,} rounds")
+            if self.rounds > ROUNDS:
+                raise SecurityError(f"its loops take more than {ROUNDS:,} rounds")
             yield item
 
 
@@ -303,8 +302,8 @@ def concatenate(parts: Iterable[Any]) -> str:
 
 
 def _refuse_length(size: int) -> None:
-    if size > MAX_CHARS:
-        raise SecurityError(f"it makes more than {MAX_CHARS:,} characters")
+    if size > TEXT_CHARS:
+        raise SecurityError(f"it makes more than {TEXT_CHARS:,} characters")
 
 
 def _or_none(value: Any) -> Any:
@@ -321,7 +320,7 @@ def _join(items: Iterable[Any], separator: str = "") -> str:
 
 def _replace(text: Any, old: str, new: str) -> str:
     full_text = text_of(text)
-    _refuse_length(len(full_text) + (len(new) - len(old)) * full_text.count(old) if old else MAX_CHARS + 1)
+    _refuse_length(len(full_text) + (len(new) - len(old)) * full_text.count(old) if old else TEXT_CHARS + 1)
     return full_text.replace(old, new)
 
 

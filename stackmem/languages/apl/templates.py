@@ -12,8 +12,9 @@ from jinja2.exceptions import TemplateError, TemplateSyntaxError
 from jinja2.parser import Parser
 from msgspec import Struct
 
+from ..frame.bounds import TEXT_CHARS
 from .command_output import storable
-from .template_language import MAX_CHARS, Missing, MissingError, TemplateEnvironment, plain_json, text_of
+from .template_language import Missing, MissingError, TemplateEnvironment, plain_json, text_of
 
 _LANGUAGE = TemplateEnvironment()
 _SINGLE_HOLE = re.compile(r"\{\{[-+]?((?:(?!\{\{|\}\}).)*?)[-+]?\}\}", re.DOTALL)
@@ -60,8 +61,8 @@ def render(text: str, scope: Mapping[str, Any], results: Container[str] = ()) ->
         pieces, size = [], 0
         for piece in template.generate(scope):
             size += len(piece)
-            if size > MAX_CHARS:
-                raise TemplateFault(f"The template makes more than {MAX_CHARS:,} characters.")
+            if size > TEXT_CHARS:
+                raise TemplateFault(f"The template makes more than {TEXT_CHARS:,} characters.")
             pieces.append(piece)
         whole_text = "".join(pieces)
         return storable(whole_text) if "\\" in text else whole_text

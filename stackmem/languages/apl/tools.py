@@ -19,13 +19,13 @@ from stackmem.core.strict_json import strict_value
 from stackmem.languages.frame.values import brief, variable_set
 from stackmem.languages.operations import FrameAnswer, RunFrame, Say, ToolAnswer
 
+from ..frame.bounds import SECONDS
 from .command_output import CommandOutput, storable
 from .halts import Halt, bad_name, command_failed, file_failed, malformed_value, missing_parameter, tool_logic
 from .registry import BUILT_INS, SPELLINGS, KnownTool
 from .scope import Doing, Pointer, call_line, plain_output
 from .tree import Output, ToolStep
 
-MAX_SECONDS = 3_600.0
 _NOTHING = object()
 _TAKES_ANY_INPUT = ("run_apl", "agent_native")
 """Tools whose ``with_inputs`` are the inputs of another program or of the agent."""
@@ -249,7 +249,7 @@ def _seconds(step: ToolStep, pointer: Pointer) -> float | None:
         seconds = float(timeout)
     except (TypeError, ValueError):
         seconds = 0.0
-    if not 0 < seconds <= MAX_SECONDS:
+    if not 0 < seconds <= SECONDS:
         raise tool_logic("`timeout_seconds` is a number above 0, at most 3600.", f"Given: {timeout!r:.80}")
     return seconds
 

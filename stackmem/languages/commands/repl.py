@@ -24,8 +24,7 @@ from stackmem.languages.sexp.language import LEAVES, PROMPT
 from stackmem.languages.sexp.reader import TypedLines
 from stackmem.run.opened import Person
 
-_MAX_CHARS = 1_000_000
-"""Maximum length of one expression. Longer input is passed on unfinished, and the reader reports the excess."""
+from ..frame.bounds import TEXT_CHARS
 
 
 @takes("flags", settings(
@@ -90,7 +89,7 @@ def _read(question: str) -> str:
         if not line:
             text = "".join(lines)
             return text if text.strip() else "(exit)"
-        if not typed.is_unfinished_with(line) or chars > _MAX_CHARS:
+        if not typed.is_unfinished_with(line) or chars > TEXT_CHARS:  # the reader reports the excess
             return "".join(lines)
 
 

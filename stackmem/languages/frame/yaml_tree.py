@@ -15,12 +15,13 @@ from msgspec import Struct
 
 from stackmem.foreign.yaml_depth import bounded_scanner
 
+from .bounds import LEVELS
+
 if TYPE_CHECKING:
     from ruamel.yaml.error import StreamMark
     from ruamel.yaml.nodes import Node
 
 MAX_ALIASED = 10_000
-MAX_DEPTH = 200
 _MAX_MESSAGE = 200
 
 _YAML = "tag:yaml.org,2002:"
@@ -84,7 +85,7 @@ def parse_yaml(text: str) -> Tree:
 
     reader = YAML(typ="safe", pure=True)  # the round-trip reader would insert markers at the folds of a folded text
     reader.allow_duplicate_keys = True
-    reader.Scanner = bounded_scanner(Scanner, MAX_DEPTH)
+    reader.Scanner = bounded_scanner(Scanner, LEVELS)
     reader.composer.warn_double_anchors = False  # YAML 1.2 allows redefining an anchor; the last definition wins
     try:
         node = reader.compose(text)
@@ -99,7 +100,7 @@ def parse_yaml(text: str) -> Tree:
             position, "a character that YAML does not allow; write it as an escape in double quotes"
         ) from error
     except RecursionError as error:
-        raise YamlError(Place(1, 1), f"nested deeper than {MAX_DEPTH} levels") from error
+        raise YamlError(Place(1, 1), f"nested deeper than {LEVELS} levels") from error
     except (YAMLError, ValueError, TypeError, AttributeError, LookupError, OverflowError) as error:
         problem = (str(error).splitlines() or [type(error).__name__])[0]
         raise YamlError(Place(1, 1), problem) from error
@@ -179,8 +180,8 @@ class _Grower:
 
     def grow(self, node: Node, depth: int, *, copy: bool = False) -> Tree:
         position = Place(node.start_mark.line + 1, node.start_mark.column + 1)
-        if depth > MAX_DEPTH:
-            raise YamlError(position, f"nested deeper than {MAX_DEPTH} levels")
+        if depth > LEVELS:
+            raise YamlError(position, f"nested deeper than {LEVELS} levels")
         if id(node) in self._open:
             raise YamlError(position, "an alias that holds itself")
         copy = copy or id(node) in self._seen

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from stackmem.core.requests import AskUser
 from stackmem.languages.operations import Routine
 
+from ..frame.bounds import TEXT_CHARS
 from .reply_json import Misfit, count, json_value, member, required_member
 from .session import AgentEnded
 
@@ -28,7 +29,6 @@ _CHOICES = ("buttongroup", "radio", "dropdown", "checkbox")
 _NUMBERS = ("number", "currency", "slider")
 _WIDTHS = ("narrow", "medium", "wide", "full", "auto")
 _WORDS = ("prefix", "suffix", "placeholder")
-_MAX_CHARS = 1_000_000
 _MAX_QUESTIONS = 100
 _DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)")
 _TIME = re.compile(r"([01]\d|2[0-3]):([0-5]\d)(:[0-5]\d)?")
@@ -122,7 +122,7 @@ def _question(value: Any, location: str) -> FormQuestion:
 def _members(type_: dict[str, Any], location: str) -> dict[str, Any]:
     """Read the members of the question's type that are present."""
     more = {name: member(type_, name, str, location, "") for name in _WORDS}
-    more["maxLength"] = count(type_, "maxLength", location, 0, 0, _MAX_CHARS)
+    more["maxLength"] = count(type_, "maxLength", location, 0, 0, TEXT_CHARS)
     members = {name: value for name, value in more.items() if value}
     for name in ("min", "max", "step"):
         if member(type_, name, float, location, None) is not None:

@@ -16,9 +16,8 @@ from msgspec import Struct
 
 from stackmem.core.strict_json import line_and_column, strict_value
 
+from ..frame.bounds import TEXT_CHARS
 from .paths import Path, parse_path
-
-MAX_CHARS = 1_000_000
 
 _FENCE = re.compile(r"```[A-Za-z0-9]*[ \t]*\r?\n")
 _COMMENT = re.compile(r'"(?:[^"\\\n]+|\\.)*"?|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
@@ -37,9 +36,9 @@ class ReplyObject(Struct, frozen=True):
 
 def read_object(reply: str) -> ReplyObject:
     """Parse the single object of a reply."""
-    if len(reply) > MAX_CHARS:
-        message = f"the reply has {len(reply):,} characters, at most {MAX_CHARS:,} are read"
-        return ReplyObject(None, "", f"{message} ({line_and_column(reply, MAX_CHARS)})")
+    if len(reply) > TEXT_CHARS:
+        message = f"the reply has {len(reply):,} characters, at most {TEXT_CHARS:,} are read"
+        return ReplyObject(None, "", f"{message} ({line_and_column(reply, TEXT_CHARS)})")
     text, repairs = _unwrap(reply)
     value, fault = _load(text)
     if fault:

@@ -27,12 +27,12 @@ from msgspec.structs import replace
 
 from stackmem.core.strict_json import line_and_column, offset_of
 
+from ..frame.bounds import ROUNDS
 from . import commands, payload
 from .forms import ResponseForm, read_form
 from .reply_json import Misfit, count, kind_of, member, read_object, required_member, word
 from .writes import mapping_fault
 
-MAX_ROUNDS = 100_000
 MAX_DELAY_MS = 3_600_000
 _RESERVED = ("payload", "results", "errors", "data")
 
@@ -90,7 +90,7 @@ def read_for_each(value: dict[str, Any], path: str) -> ForEach:
         does=_does(value, path),
         item=item,
         index=index,
-        most=count(value, "maxIterations", path, 1_000, 0, MAX_ROUNDS),
+        most=count(value, "maxIterations", path, 1_000, 0, ROUNDS),
         continue_on_error=member(value, "continueOnError", bool, path, default=False),
         delay_ms=count(value, "delayBetweenIterationsMs", path, 0, 0, MAX_DELAY_MS),
         parallel=word(value, "executionMode", path, ("sequential", "parallel"), "sequential") == "parallel",
@@ -107,7 +107,7 @@ def read_while(value: dict[str, Any], location: str) -> While:
         condition=required_member(value, "condition", str, location),
         does=_does(value, location),
         item=item,
-        most=count(value, "maxIterations", location, 100, 0, MAX_ROUNDS),
+        most=count(value, "maxIterations", location, 100, 0, ROUNDS),
         continue_on_error=member(value, "continueOnError", bool, location, default=False),
         delay_ms=count(value, "delayBetweenIterationsMs", location, 0, 0, MAX_DELAY_MS),
     )

@@ -19,6 +19,7 @@ from typing import Any, Literal, cast
 
 from stackmem.languages.frame.values import as_text
 
+from ..frame.bounds import VALUE_CHARS
 from .literals import MAX_DEPTH, MAX_INT, CallTo, LiteralFault, Variable, parts_of
 from .reply_items import (
     MAX_ITEM_CHARS,
@@ -35,7 +36,7 @@ from .reply_items import (
     read_place,
     yield_to,
 )
-from .state import MAX_VALUE_CHARS, excess
+from .state import excess
 
 _STEP = re.compile(r"^[ \t]*(?:await[ \t]+)?(?:self\.)?Step\([ \t]*[\"']", re.M)
 _FENCED = re.compile(r"^[ \t]*```\w*[ \t]*\n(.*?)(?:^[ \t]*```|\Z)", re.M | re.S)
@@ -284,8 +285,8 @@ class _PythonReader:
     def _count(self, value: Any) -> None:
         """Count what an operation creates, so that a short reply cannot fill the memory."""
         self._created += len(value) if isinstance(value, str | list) else 0
-        if self._created > MAX_VALUE_CHARS:
-            raise LiteralFault(f"the reply makes texts of over {MAX_VALUE_CHARS:,} characters; write less", 0)
+        if self._created > VALUE_CHARS:
+            raise LiteralFault(f"the reply makes texts of over {VALUE_CHARS:,} characters; write less", 0)
 
     def _formatted(self, part: ast.expr, depth: int) -> str:
         match part:

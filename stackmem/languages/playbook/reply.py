@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ..frame.bounds import TEXT_CHARS
 from .literals import CallTo, LiteralFault, LiteralReader, parts_of
 from .python_reply import is_python, read_python
 from .reply_items import (
@@ -31,7 +32,6 @@ from .reply_items import (
     yield_to,
 )
 
-MAX_REPLY_CHARS = 1_000_000
 _SPACE = re.compile(r"(?:[ \t]|<br\s*/?>)+", re.I)
 _LEAD = re.compile(r"[ \t]*(?:(?:[-*•>]|\d+\.)[ \t]+)*")
 _FENCE = re.compile(r"[ \t]*(?:```|~~~)[\w.-]*[ \t]*$")
@@ -67,8 +67,8 @@ def read_reply(text: str, variables: Mapping[str, Any] | None = None) -> ReplyIt
     ``variables`` are the agent's variables. With them, replies by later versions of the contract are read, too. Without
     them, only those of this contract are, as in runs recorded before.
     """
-    if len(text) > MAX_REPLY_CHARS:
-        message = f"the reply has {len(text):,} characters, at most {MAX_REPLY_CHARS:,} are read; write less"
+    if len(text) > TEXT_CHARS:
+        message = f"the reply has {len(text):,} characters, at most {TEXT_CHARS:,} are read; write less"
         return ReplyItems((Unreadable(message, text[:200]),))
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if variables is not None and is_python(text):

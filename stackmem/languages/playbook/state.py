@@ -14,6 +14,7 @@ from stackmem.languages.frame.artifacts import Artifact
 from stackmem.languages.frame.values import as_text
 from stackmem.languages.operations import EnterFrame, LeaveFrame, Routine
 
+from ..frame.bounds import VALUE_CHARS
 from .errors import halt
 from .literals import CallTo, Variable
 from .session_log import SessionLog
@@ -25,7 +26,6 @@ SHOWN_NAMES = 100
 """Maximum number of variables, and of artifacts, shown in the state. The newest ones are shown."""
 _START_CHARS = 80
 MAX_DEEP = 50
-MAX_VALUE_CHARS = 10 << 20
 _PART_CHARS = 10
 
 
@@ -158,8 +158,8 @@ def excess(value: Any) -> str:
         size += _PART_CHARS + (len(each) if isinstance(each, str) else 0)
         if depth > MAX_DEEP:
             return f"the value is nested over {MAX_DEEP} deep"
-        if size > MAX_VALUE_CHARS:
-            return f"the value has over {MAX_VALUE_CHARS:,} characters; save it as an artifact in parts"
+        if size > VALUE_CHARS:
+            return f"the value has over {VALUE_CHARS:,} characters; save it as an artifact in parts"
         match each:
             case list():
                 pending.extend((inner, depth + 1) for inner in each)

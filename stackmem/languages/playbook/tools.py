@@ -12,6 +12,7 @@ from stackmem.languages.frame import artifacts as kept
 from stackmem.languages.frame.values import as_text, variable_set
 from stackmem.languages.operations import Routine, Say, ToolAnswer
 
+from ..frame.bounds import VALUE_CHARS
 from .calls import artifact_name, bind_arguments, find_target
 from .inference import GivenCall
 from .literals import CallTo, variables_in
@@ -215,8 +216,6 @@ def ask_person(here: PlaybookExecution, question: str) -> Routine:
     return text
 
 
-SAID_CHARS = 10 << 20
-"""Maximum length of a message, including the artifacts in it."""
 _ARTIFACT_MENTION = re.compile(r"Artifact\[([^\]\n]{1,200})\]")
 
 
@@ -262,7 +261,7 @@ def expand_artifacts(world: PlaybookState, text: str) -> Routine:
 
     Returns ``(text, failed)``. Each artifact is read once.
     """
-    parts, at, room = [], 0, SAID_CHARS
+    parts, at, room = [], 0, VALUE_CHARS
     read: dict[str, str] = {}
     for match in _ARTIFACT_MENTION.finditer(text):
         artifact = world.artifacts.get(match[1].strip())
@@ -274,5 +273,5 @@ def expand_artifacts(world: PlaybookState, text: str) -> Routine:
         parts += [text[at : match.start()], read[artifact.name]]
         at, room = match.end(), room - len(read[artifact.name])
         if room < 0:
-            return "", f"the message with its artifacts has over {SAID_CHARS:,} characters; show fewer"
+            return "", f"the message with its artifacts has over {VALUE_CHARS:,} characters; show fewer"
     return "".join([*parts, text[at:]]), ""

@@ -11,8 +11,9 @@ from msgspec import Struct
 from stackmem.core.errors import Halted, UsageError
 from stackmem.core.schemas.json_schema import first_fault
 
+from ..frame.bounds import TEXT_CHARS
+
 MODULE = "stackmem"
-_MAX_CHARS = 1_000_000
 _PLAIN: dict[str, dict[str, Any]] = {
     "str": {"type": "string"}, "int": {"type": "integer"}, "float": {"type": "number"}, "bool": {"type": "boolean"},
     "None": {"type": "null"}, "list": {"type": "array"}, "dict": {"type": "object"}, "tuple": {"type": "array"},
@@ -59,8 +60,8 @@ class PythonProgram(Struct, frozen=True):
 
 def parse(text: str) -> PythonProgram:
     """Parse a program. Raise ProgramFault if it is not Python."""
-    if len(text) > _MAX_CHARS:
-        raise ProgramFault("long-program", f"the program has over {_MAX_CHARS:,} characters; split it into modules", 1)
+    if len(text) > TEXT_CHARS:
+        raise ProgramFault("long-program", f"the program has over {TEXT_CHARS:,} characters; split it into modules", 1)
     try:
         tree = ast.parse(text)
         symtable.symtable(text, "program", "exec")  # reports errors that the parser accepts

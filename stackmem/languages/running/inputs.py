@@ -14,9 +14,7 @@ from stackmem.core.strict_json import strict_value
 from stackmem.foreign.files import read_start
 from stackmem.foreign.yaml_depth import bounded_scanner
 
-_MAX_BYTES = 10 * 1024 * 1024
-MAX_BRACKETS = 200
-"""Maximum nesting of a YAML file; inputs may not be nested deeper anyway."""
+from ..frame.bounds import FILE_BYTES, LEVELS
 
 
 def read_inputs(assignments: Iterable[str], file: str | None, cwd: Path) -> dict[str, Any]:
@@ -80,7 +78,7 @@ def read_yaml(file: str, cwd: Path, flag: str) -> Any:
 
     text = _text(file, cwd, flag)
     reader = YAML(typ="safe", pure=True)
-    reader.Scanner = bounded_scanner(Scanner, MAX_BRACKETS)
+    reader.Scanner = bounded_scanner(Scanner, LEVELS)
     try:
         return json.loads(json.dumps(reader.load(text), default=_moment))
     except (YAMLError, ValueError, TypeError, RecursionError) as error:
@@ -100,9 +98,9 @@ def _moment(value: Any) -> str:
 def _text(file: str, cwd: Path, flag: str) -> str:
     path = cwd / os.path.expanduser(file)
     try:
-        raw = read_start(path, _MAX_BYTES + 1)
-        if len(raw) > _MAX_BYTES:
-            raise UsageError(f"{flag}: {file} is over {_MAX_BYTES:,} bytes; put it in the workspace and pass its path")
+        raw = read_start(path, FILE_BYTES + 1)
+        if len(raw) > FILE_BYTES:
+            raise UsageError(f"{flag}: {file} is over {FILE_BYTES:,} bytes; put it in the workspace and pass its path")
         return raw.decode("utf-8-sig")
     except OSError as error:
         raise UsageError(f"{flag}: {file} cannot be read ({error.strerror}); name another file") from error

@@ -28,13 +28,12 @@ from stackmem.core.errors import UsageError
 from stackmem.core.text import mark_cut, quantity
 from stackmem.foreign.files import read_regular
 
+from ..frame.bounds import FILE_BYTES
 from .catalog import CatalogEntry, describe
 from .lint import lint_all
 from .prepare import find_program
 
 MAX_FILES = 1_000
-MAX_BYTES = 10 * 1024 * 1024
-"""Maximum size of all files of a package."""
 _SKILL_NAME_CHARS = 64
 _SKILL_DESCRIPTION_CHARS = 1_024
 _ACTION_INPUT = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
@@ -87,13 +86,13 @@ def _copy(source: Path, target: Path) -> None:
     total = 0
     for number, file in enumerate(_files(source) if source.is_dir() else [source]):
         try:
-            content = read_regular(file, MAX_BYTES)
+            content = read_regular(file, FILE_BYTES)
         except OSError as error:
             raise UsageError(f"{file} cannot be packaged ({error.strerror or error})") from error
         total += len(content)
-        if number >= MAX_FILES or total > MAX_BYTES:
+        if number >= MAX_FILES or total > FILE_BYTES:
             raise UsageError(
-                f"{source} has more than {MAX_FILES:,} files or {MAX_BYTES:,} bytes; package a smaller one"
+                f"{source} has more than {MAX_FILES:,} files or {FILE_BYTES:,} bytes; package a smaller one"
             )
         path = target / (file.relative_to(source) if source.is_dir() else file.name)
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -18,7 +18,7 @@ from stackmem.foreign.files import read_start
 from stackmem.languages.calling import with_run_program
 from stackmem.languages.language import INTERPRETERS, Language, Launch, language_of, read_with
 from stackmem.languages.operations import Source
-from stackmem.languages.running.sources import SOURCE_BYTES, Loader, reachable_folders
+from stackmem.languages.running.sources import Loader, reachable_folders
 from stackmem.models.registry import NOBODY, default_model
 from stackmem.run.prepare import must_be_text, place_run
 from stackmem.run.request import ProgramRequest, Request, Subject
@@ -26,11 +26,11 @@ from stackmem.settings.settings import resolve
 from stackmem.settings.tools.own_tools import TOOLS
 from stackmem.settings.tools.plugins import load_plugins
 
+from ..frame.bounds import FILE_BYTES, LEVELS
 from .opening import open_language
 
 HEAP_CHARS = 100_000
 """Default heap size of a program's run."""
-INPUT_DEPTH = 200
 _OF_EMPTY_FOLDERS = "apl"
 """The language that defines the error for a folder without any program."""
 
@@ -96,9 +96,9 @@ def prepare_program(
 def _recordable(inputs: dict[str, Any]) -> dict[str, Any]:
     """Return the inputs in a form that can be recorded: lone surrogates are replaced."""
     try:
-        recordable: dict[str, Any] = whole_value(inputs, INPUT_DEPTH)
+        recordable: dict[str, Any] = whole_value(inputs, LEVELS)
     except ValueError as error:
-        raise UsageError(f"an input is nested more than {INPUT_DEPTH} levels deep; pass it as a file") from error
+        raise UsageError(f"an input is nested more than {LEVELS} levels deep; pass it as a file") from error
     return recordable
 
 
@@ -184,9 +184,9 @@ def _without_main(folder: Path, language: str | None, mains: list[str]) -> Stack
 def read_program(path: Path) -> str:
     """Return a program's text without its byte order mark."""
     try:
-        raw = read_start(path, SOURCE_BYTES + 1)
-        if len(raw) > SOURCE_BYTES:
-            raise UsageError(f"{path} is over {SOURCE_BYTES:,} bytes, the limit for programs; split it")
+        raw = read_start(path, FILE_BYTES + 1)
+        if len(raw) > FILE_BYTES:
+            raise UsageError(f"{path} is over {FILE_BYTES:,} bytes, the limit for programs; split it")
         return raw.decode("utf-8-sig")
     except OSError as error:
         raise UsageError(f"{path} cannot be read ({error.strerror}); check its path and permissions") from error

@@ -32,9 +32,9 @@ from stackmem.workspace.refusals import ToolRefused
 from stackmem.workspace.secrets import scrub_value
 from stackmem.workspace.workspace import Workspace
 
-LONGEST_SECONDS = 3_600.0
+from ..frame.bounds import FILE_BYTES, SECONDS
+
 _LOOK_SECONDS, _MIN_LOOK_SECONDS = 0.01, 0.001
-_MAX_BYTES = 10 * 1024 * 1024
 _END_SECONDS = 2.0
 _CLEAR_SECONDS = 30.0
 _LAST = ("returned", "raised", "malformed", "diverged")
@@ -68,7 +68,7 @@ class Live:
             self._workspace.files.names(self._folder)
         except ToolRefused:
             return
-        self._workspace.run_apart(f"rm -rf {self._folder}", _CLEAR_SECONDS, _MAX_BYTES)
+        self._workspace.run_apart(f"rm -rf {self._folder}", _CLEAR_SECONDS, FILE_BYTES)
 
     def continues(self, order: dict[str, Any]) -> bool:
         """Return whether a process with this order and these answers would be in the state of this one."""
@@ -89,7 +89,7 @@ class Live:
             "rmdir .stackmem/python .stackmem 2>/dev/null; exit $code"
         )
         try:
-            self._ended = self._workspace.run_apart(command, LONGEST_SECONDS, _MAX_BYTES)
+            self._ended = self._workspace.run_apart(command, SECONDS, FILE_BYTES)
         except (WorkspaceError, ToolRefused, OSError) as error:
             self._error = error
 
@@ -134,12 +134,12 @@ class Live:
     def request(self, number: int) -> dict[str, Any] | None:
         """Return a request of the process, or None if it has not been made. A request that is not JSON is malformed."""
         try:
-            raw = self._workspace.files.read_whole(f"{self._folder}/ask-{number}.json", _MAX_BYTES)
+            raw = self._workspace.files.read_whole(f"{self._folder}/ask-{number}.json", FILE_BYTES)
         except (ToolRefused, OSError):
             return None
         try:
-            if len(raw) > _MAX_BYTES:
-                raise ValueError(f"it has over {_MAX_BYTES:,} bytes")
+            if len(raw) > FILE_BYTES:
+                raise ValueError(f"it has over {FILE_BYTES:,} bytes")
             message = whole_value(strict_value(raw.decode()))
             if not isinstance(message, dict) or not isinstance(message.get("call"), str):
                 raise ValueError("it is not an object with a call")

@@ -18,7 +18,8 @@ from stackmem.run.request import ProgramRequest
 from stackmem.workspace.files import Files
 from stackmem.workspace.refusals import ToolRefused
 
-SOURCE_BYTES = 10 * 1024 * 1024
+from ..frame.bounds import FILE_BYTES
+
 PACKAGED = "stackmem:"
 IN_SANDBOX = "python/inside/"
 """Folder of the packaged modules that run in the process of a Python program."""
@@ -77,7 +78,7 @@ class Loader:
                 return path, "", "this run has no workspace"
             if listing:
                 return path, "\n".join(files.names(path)), ""
-            return path, *_decode(files.read_whole(path, SOURCE_BYTES))
+            return path, *_decode(files.read_whole(path, FILE_BYTES))
         except ToolRefused as refused:
             return path, "", "No such file" if "does not exist" in str(refused) else str(refused)
 
@@ -94,15 +95,15 @@ def _from_host(file: Path, *, listing: bool, inside: list[Path] | None) -> tuple
             return path, "\n".join(names), ""
         if real.exists() and not real.is_file():
             return path, "", "Is a directory" if real.is_dir() else "it is not a regular file"
-        return path, *_decode(read_start(real, SOURCE_BYTES + 1))
+        return path, *_decode(read_start(real, FILE_BYTES + 1))
     except OSError as error:
         return path, "", "No such file" if isinstance(error, FileNotFoundError) else error.strerror or "unreadable"
 
 
 def _decode(raw: bytes) -> tuple[str, str]:
     """Return ``(text, failed)``."""
-    if len(raw) > SOURCE_BYTES:
-        return "", f"it is over {SOURCE_BYTES:,} bytes"
+    if len(raw) > FILE_BYTES:
+        return "", f"it is over {FILE_BYTES:,} bytes"
     try:
         return raw.decode("utf-8-sig"), ""
     except UnicodeDecodeError as error:

@@ -18,6 +18,8 @@ from msgspec import Struct
 
 from stackmem.core.errors import ProgramError
 
+from ..frame.bounds import DIGITS, TEXT_CHARS
+
 
 class SexpSyntaxError(ProgramError, ValueError):
     """A source that is not a valid S-expression.
@@ -150,10 +152,10 @@ class Budget(Struct, frozen=True):
     steps: int = 1_000_000  # evaluated nodes, including atoms
     depth: int = 1_000  # nested calls of closures
     text: int = 10_000_000  # characters of one text
-    digits: int = 10_000  # decimal digits of one integer
+    digits: int = DIGITS  # decimal digits of one integer
     items: int = 1_000_000  # items of one list
     nested: int = 1_000  # levels of a value that is quoted, passed in or out, or returned
-    source: int = 1_000_000  # characters of one source
+    source: int = TEXT_CHARS  # characters of one source
 
 
 BREATH = 2_000_000

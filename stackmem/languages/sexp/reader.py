@@ -12,10 +12,9 @@ import re
 
 from msgspec import structs
 
+from ..frame.bounds import DIGITS
 from .errors import Budget, SexpSyntaxError, SourcePlace
 from .tree import MAX_NESTED, Atom, Form, Name, Node, SourceText
-
-MAX_DIGITS = 10_000
 
 UNBALANCED = "S-expression syntax error: Unbalanced parentheses or brackets."
 _QUOTE = "A quote is followed by nothing. A text is written in double quotes."
@@ -134,8 +133,8 @@ class _Reader:
         if word in ("true", "false"):
             return Atom(word == "true", at)
         if _INTEGER.fullmatch(word):
-            if len(word) > MAX_DIGITS:
-                raise self._error(f"A number of more than {MAX_DIGITS:,} digits.", at)
+            if len(word) > DIGITS:
+                raise self._error(f"A number of more than {DIGITS:,} digits.", at)
             return Atom(_int(word), at)
         if _NUMBER.fullmatch(word):
             number = float(word)

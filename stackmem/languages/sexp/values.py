@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ..frame.bounds import LEVELS
 from .errors import Budget, Meter, UnboundSymbolError, exhaustion
 from .tree import Form, Node, Symbol
 
@@ -294,10 +295,6 @@ def _digits(number: int) -> str:
     return sign + "".join(reversed(chunks)).lstrip("0")
 
 
-DEEPEST = 200
-"""Maximum nesting depth of JSON output. Deeper values become texts."""
-
-
 def as_json(value: Any, budget: Budget) -> Any:
     """Convert to JSON.
 
@@ -330,7 +327,7 @@ def as_json(value: Any, budget: Budget) -> Any:
             put = _plain(item)
         elif id(item) in open_:
             put = CYCLE
-        elif len(path) >= DEEPEST:
+        elif len(path) >= LEVELS:
             put = to_source(item, budget.text)
         else:
             put = {} if isinstance(item, dict) else []

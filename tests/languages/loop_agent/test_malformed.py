@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackmem.languages.loop_agent.reply_json import MAX_CHARS, read_object
+from stackmem.languages.frame.bounds import TEXT_CHARS
+from stackmem.languages.loop_agent.reply_json import read_object
 from stackmem.languages.loop_agent.response import Malformed, read_response
 from stackmem.languages.operations import ToolAnswer
 
@@ -113,8 +114,8 @@ def test_what_does_not_fit_is_told_with_its_path_and_its_place(object_, told, at
 
 
 def test_a_reply_that_is_too_long_is_told_where_it_became_so():
-    reply = "{\n" + " " * MAX_CHARS + "}"
-    assert read_object(reply).fault.endswith(f"at most 1,000,000 are read (line 2, column {MAX_CHARS - 1})")
+    reply = "{\n" + " " * TEXT_CHARS + "}"
+    assert read_object(reply).fault.endswith(f"at most 1,000,000 are read (line 2, column {TEXT_CHARS - 1})")
 
 
 def test_what_looks_like_a_fault_within_a_text_is_none():
@@ -171,16 +172,16 @@ def test_any_pieces_are_an_object_or_a_fault_with_a_place_in_them(pieces):
 
 
 HOSTILE = {
-    "brackets": "[" * MAX_CHARS,
-    "objects": '{"a":' * (MAX_CHARS // 5),
+    "brackets": "[" * TEXT_CHARS,
+    "objects": '{"a":' * (TEXT_CHARS // 5),
     "comments that open": "{" + "/*" * 499_999,
     "comments": "{" + "/**/" * 249_999,
     "comments of a line": "{" + "//\n" * 333_333,
-    "quotes": '"' * MAX_CHARS,
+    "quotes": '"' * TEXT_CHARS,
     "backslashes": '"' + "\\" * 999_999,
     "open texts": '"\n' * 500_000,
     "fences": "```\n" * 250_000,
-    "marks of fences": "`" * MAX_CHARS,
+    "marks of fences": "`" * TEXT_CHARS,
     "a fence and space": "```\n" + " " * 999_000 + "x",
     "a fence, space, a fence": "```\n" + "\n \t" * 333_000 + "x```",
     "lines": "\n" * 999_999 + "x",

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stackmem.languages.frame.bounds import TEXT_CHARS
 from stackmem.languages.playbook.literals import CallTo, Variable
-from stackmem.languages.playbook.reply import MAX_REPLY_CHARS, read_reply
+from stackmem.languages.playbook.reply import read_reply
 from stackmem.languages.playbook.reply_items import MAX_ITEM_CHARS, ReturnItem, SetVar, Unreadable, Yielded
 from tests.compliance.playbook_stage import load_cases
 from tests.growth import stays_linear
@@ -74,7 +75,7 @@ def test_a_flood_is_read_in_time(piece):
 
 
 def test_a_reply_that_floods_is_a_fault():
-    (only,) = read_reply("x" * (MAX_REPLY_CHARS + 1)).items
+    (only,) = read_reply("x" * (TEXT_CHARS + 1)).items
     assert isinstance(only, Unreadable)
 
 
