@@ -11,7 +11,7 @@ from .messages import ARGUMENTS
 from .reader import ProgramFault, PythonProgram, meaning
 
 Severity = Literal["error", "warning", "note"]
-Finding = tuple[Severity, ProgramFault]
+RatedFault = tuple[Severity, ProgramFault]
 
 EFFECTS = tuple(name for name in ARGUMENTS if name not in ("notes", "begin", "returned", "raised"))
 API = ("step", "say", "now", "EffectFailed", "NotAllowed", "Finished", *EFFECTS)
@@ -43,7 +43,7 @@ _WARNINGS = {
 _PATH_METHODS = ("read_text", "read_bytes", "write_text", "write_bytes", "iterdir", "rglob", "unlink", "touch")
 
 
-def findings_of(program: PythonProgram) -> Iterator[Finding]:
+def findings_of(program: PythonProgram) -> Iterator[RatedFault]:
     """Yield the findings on a program, in the order of its lines."""
     visitor = _Visitor(program)
     visitor.visit(program.tree)
@@ -53,7 +53,7 @@ def findings_of(program: PythonProgram) -> Iterator[Finding]:
 class _Visitor(ast.NodeVisitor):
     def __init__(self, program: PythonProgram) -> None:
         self._program = program
-        self.findings: list[Finding] = []
+        self.findings: list[RatedFault] = []
         self._depth = 0  # of functions around the node
         self._imported: dict[str, str] = {}
         self._own = {each.name for each in ast.walk(program.tree) if isinstance(each, ast.FunctionDef | ast.ClassDef)}
