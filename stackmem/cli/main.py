@@ -15,8 +15,8 @@ from contextlib import suppress
 from typing import NoReturn
 
 from stackmem.core.errors import StackmemError, way_out
+from stackmem.core.version import VERSION
 from stackmem.settings.tools.plugin_places import any_plugin, ignored_note
-from stackmem.version import VERSION
 
 from .catalog import COMPLETION
 

@@ -12,6 +12,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from .budgets import Budgets, Limits, SmallSize
 from .conversation.hook_facts import Hook, HookRan
+from .declarations import Voice
 from .guidance.skills import Skill
 from .heap import ChunkSet, KeptHeap
 from .images import Images
@@ -23,7 +24,6 @@ from .parallel.facts import ParallelEvent
 from .person_facts import AttachedFile, PermissionRule, PersonEvent, RecallFound, SessionRules
 from .pricing import Answerer, Price
 from .program_facts import OfferedProgram, ProgramEvent
-from .voice import Voice
 
 RULES = 3  # raised whenever a golden trace changes: a replay is strict only between equal rules
 Checkpoint = Literal["improved", "unchanged"]

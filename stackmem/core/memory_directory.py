@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal, assert_never
 
 from msgspec import Meta, Struct
 
-from .behavior import Behavior
+from .declarations import Behavior
 
 ROOT = "/memories"
 FILES = 64

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from msgspec import UNSET, Struct
 
-from .behavior import Behavior
+from .declarations import Behavior
 from .messages import Usage
 from .pricing import Price, reply_usd
 

@@ -9,12 +9,12 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
+from .declarations import Voice
 from .images import Images
 from .messages import Usage
 from .network import NetworkRequest
 from .pricing import Answerer
 from .text import quantity
-from .voice import Voice
 
 Policy = Literal["frame", "flat"]
 Approve = Literal["never", "writes", "commands", "all"]

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
+from .declarations import Voice
 from .network import NetworkRequest
-from .voice import Voice
 
 ToolFailure = Literal[
     "", "exit", "timeout", "killed", "too_large", "missing", "refused", "bad_arguments", "unknown_tool", "error"

@@ -13,9 +13,9 @@ from typing import Annotated, ClassVar, get_args
 
 from msgspec import Meta, Struct
 
-from .behavior import Behavior
 from .conversation.calls import CompactContext, ConversationSearch, Expand
 from .conversation.standing import Kind
+from .declarations import Behavior
 from .jobs.calls import JobCall, KeepJob
 from .memory_directory import Memory
 from .network import WebCall, WebFetch, WebSearch

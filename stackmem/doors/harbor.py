@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from stackmem.core.errors import ModelError, UsageError, WorkspaceError
+from stackmem.core.version import VERSION
 from stackmem.settings.options import LIMIT_OPTIONS
-from stackmem.version import VERSION
 
 LOGS = "/logs/agent"
 KEYS = (

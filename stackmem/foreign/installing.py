@@ -24,7 +24,7 @@ def install_command(extra: str) -> str:
     A checkout, a folder, a wheel or a repository is installed again with the extra. If the origin of this copy is
     unknown, the command installs only the packages of other projects that the extra consists of.
     """
-    if (_CHECKOUT / "pyproject.toml").is_file() and (_CHECKOUT / "stackmem" / "version.py").is_file():
+    if (_CHECKOUT / "pyproject.toml").is_file() and (_CHECKOUT / "stackmem" / "core" / "version.py").is_file():
         return _pip("-e", f"{_CHECKOUT}[{extra}]")
     from importlib import metadata  # slow, and few processes need it
 

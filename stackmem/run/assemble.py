@@ -16,6 +16,7 @@ from stackmem.core.facts import RunStarted
 from stackmem.core.heap import KeptHeap
 from stackmem.core.neighbors import neighbor
 from stackmem.core.strategy import clearing_of, keeps_thinking
+from stackmem.core.version import VERSION
 from stackmem.history.history import History
 from stackmem.history.ignored import IgnoreRules
 from stackmem.history.inner_packs import LENT_AT
@@ -26,7 +27,6 @@ from stackmem.run.tasks.find import shipped_tasks
 from stackmem.settings.network import secrets_of, spelled
 from stackmem.settings.options import PREFIX
 from stackmem.settings.tools.own_tools import NOTES
-from stackmem.version import VERSION
 from stackmem.workspace.egress.network_list import NetworkList
 from stackmem.workspace.memory import MemoryWorkspace
 from stackmem.workspace.overlay.view import WorkspaceView

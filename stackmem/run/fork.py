@@ -27,6 +27,7 @@ from stackmem.core.program_facts import OfferedProgram
 from stackmem.core.state import State
 from stackmem.core.strategy import budgets_of, has_frames, keeps_thinking
 from stackmem.core.tools import HeapRead, StoreEntry, tool_name
+from stackmem.core.version import VERSION
 from stackmem.foreign.files import read_regular, read_regular_text
 from stackmem.memory import open_strategy
 from stackmem.memory.shared.constants import run_constants
@@ -40,7 +41,6 @@ from stackmem.trace.program import SOURCES, sources_of
 from stackmem.trace.record import Record
 from stackmem.trace.verify import Replay, verify
 from stackmem.trace.walk import state_after
-from stackmem.version import VERSION
 from stackmem.workspace.secrets import Scrubber
 
 from .assemble import scrubber_of

@@ -24,10 +24,10 @@ from stackmem.core.parallel.rules import is_over
 from stackmem.core.pricing import Answerer
 from stackmem.core.requests import Effect, RunChecks
 from stackmem.core.state import State
+from stackmem.core.version import VERSION
 from stackmem.models.registry import NOBODY, Model
 from stackmem.settings.tools.plugins import load_plugins
 from stackmem.trace.lock import Lock
-from stackmem.version import VERSION
 
 from .assemble import scrubber_of
 from .ending import make_missing, missing_of_end

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from stackmem.cli.screen import progress
+from stackmem.core.declarations import Voice, VoiceKind
 from stackmem.core.facts import Event
 from stackmem.core.state import State
-from stackmem.core.voice import Voice, VoiceKind
 from stackmem.doors.acp import updates
 from stackmem.formats.exports import slices
 from stackmem.review.report import facts as page_facts

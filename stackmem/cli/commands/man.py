@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from stackmem.cli.catalog import EXAMPLES, EXIT_CODES, GROUPS
-from stackmem.version import VERSION
+from stackmem.core.version import VERSION
 
 
 def command() -> None:

@@ -16,12 +16,12 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from stackmem.core.declarations import Voice, VoiceKind
 from stackmem.core.facts import Event, ModelReplied
 from stackmem.core.messages import ToolCall
 from stackmem.core.parallel.facts import FramesMerged
 from stackmem.core.requests import AskPermission, AskUser
 from stackmem.core.state import State
-from stackmem.core.voice import Voice, VoiceKind
 from stackmem.run.ports import Unattended
 from stackmem.run.result import RunResult
 

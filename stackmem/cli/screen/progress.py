@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from msgspec import UNSET, Struct
 
 from stackmem.core import facts
+from stackmem.core.declarations import VoiceKind
 from stackmem.core.messages import ToolCall
 from stackmem.core.parallel.facts import FramesMerged, FramesPushed
 from stackmem.core.retries import after_failure, wait_seconds
 from stackmem.core.state import State
-from stackmem.core.voice import VoiceKind
 
 from .text import one_line, spell_cost
 

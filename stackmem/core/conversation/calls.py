@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta, Struct
 
-from ..behavior import Behavior
+from ..declarations import Behavior
 
 
 class Expand(Struct, frozen=True, tag="expand"):

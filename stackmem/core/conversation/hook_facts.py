@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from ..voice import Voice
+from ..declarations import Voice
 
 HookEvent = Literal["before_tool", "after_tool", "before_push", "before_pop", "before_apply", "after_request"]
 HookOutcome = Literal["passed", "refused", "failed"]

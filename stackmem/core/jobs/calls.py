@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta, Struct
 
-from ..behavior import Behavior
+from ..declarations import Behavior
 
 MAX_JOB_SECONDS = 24 * 3600
 """Maximum life of a job."""

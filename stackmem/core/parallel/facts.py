@@ -10,9 +10,9 @@ from typing import Literal
 
 from msgspec import Struct
 
+from ..declarations import Voice
 from ..messages import Usage
 from ..text import quantity
-from ..voice import Voice
 
 MergeKind = Literal["merged", "marked", "beside", "kept", "restored"]
 

@@ -23,6 +23,7 @@ from acp.schema import ClientCapabilities, PermissionOption, RequestPermissionRe
 from stackmem.core.errors import StackmemError
 from stackmem.core.person_facts import Approve, PersonPlanned
 from stackmem.core.state import State
+from stackmem.core.version import VERSION
 from stackmem.doors.chat.command_files import find_commands, request_of
 from stackmem.doors.chat.commands import IN_EDITORS, shell_command
 from stackmem.run.fork import ForkChanges
@@ -30,7 +31,6 @@ from stackmem.run.ports import UserFile
 from stackmem.settings.mcp_servers import Server
 from stackmem.trace.open_run import Run
 from stackmem.trace.walk import state_after
-from stackmem.version import VERSION
 
 from .config_options import MODES, PLAN, config_options, modes
 from .editor_session import EditorSession, TurnFailed

@@ -16,6 +16,7 @@ from msgspec import Struct
 from stackmem.cli.screen.frames import FrameLine, FrameStatus
 from stackmem.core import facts
 from stackmem.core.conversation import keeping
+from stackmem.core.declarations import VoiceKind
 from stackmem.core.frames import last_words
 from stackmem.core.messages import Text, ToolCall
 from stackmem.core.network import WebFetch, WebSearch
@@ -35,7 +36,6 @@ from stackmem.core.tools import (
     WriteFile,
     tool_name,
 )
-from stackmem.core.voice import VoiceKind
 
 Update = dict[str, Any]
 

@@ -28,6 +28,7 @@ from stackmem.core.requests import AskModel
 from stackmem.core.strategy import budgets_of
 from stackmem.core.text import fill, mark_cut, whole, whole_value
 from stackmem.core.tool_schemas import prompt_slots
+from stackmem.core.version import VERSION
 from stackmem.memory import open_strategy
 from stackmem.run.assemble import scrubber_of
 from stackmem.run.companion.kept_heap import KEEP, HeapKeeper, HeapStore, heap_store
@@ -48,7 +49,6 @@ from stackmem.settings.keys import signing_key
 from stackmem.settings.settings import Settings, resolve
 from stackmem.trace.signatures import Signer
 from stackmem.trace.store import TraceWriter
-from stackmem.version import VERSION
 from stackmem.workspace.secrets import Scrubber, scrub_value
 from stackmem.workspace.workspace import WatchedFolder
 

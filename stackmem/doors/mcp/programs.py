@@ -125,7 +125,7 @@ async def _serve(service: ProgramService) -> None:
     from mcp.server.lowlevel import Server
     from mcp.server.stdio import stdio_server
 
-    from stackmem.version import VERSION
+    from stackmem.core.version import VERSION
 
     from .protocol import AnsweredLines
 

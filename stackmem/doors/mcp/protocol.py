@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from stackmem.core.text import whole_value
 from stackmem.core.tools import HeapList, tool_name
-from stackmem.version import VERSION
+from stackmem.core.version import VERSION
 
 from .client_run import ClientAnswer, ClientCalls, ClientPlan
 

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from stackmem.core.errors import StackmemError, UsageError
 from stackmem.core.facts import RunForked
+from stackmem.core.version import VERSION
 from stackmem.foreign.installing import install_command
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.record import Record
-from stackmem.version import VERSION
 
 from .otel import spans
 from .otlp import SCHEMA, Json, collector, send

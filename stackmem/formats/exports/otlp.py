@@ -18,8 +18,8 @@ from urllib.parse import SplitResult, urlsplit
 import msgspec
 
 from stackmem.core.errors import UsageError
+from stackmem.core.version import VERSION
 from stackmem.foreign.installing import install_command
-from stackmem.version import VERSION
 
 Json = dict[str, Any]
 Value = str | int | float | bool | list[str]

@@ -12,10 +12,10 @@ from typing import Protocol
 from msgspec import Struct
 
 from stackmem.core import facts
+from stackmem.core.declarations import VoiceKind
 from stackmem.core.messages import ToolCall
 from stackmem.core.parallel.facts import ParallelEvent
 from stackmem.core.state import Frame, Notice, Result
-from stackmem.core.voice import VoiceKind
 from stackmem.review.measure.moments import Moment, moments, no_view
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.program import Completions, sources_of

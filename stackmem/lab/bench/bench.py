@@ -16,10 +16,10 @@ from typing import Literal
 from msgspec import Struct
 
 from stackmem.core.errors import UsageError
+from stackmem.core.version import VERSION
 from stackmem.models.local_servers import is_known
 from stackmem.models.registry import is_free
 from stackmem.settings.tools.plugins import refuse_unlike_plugins
-from stackmem.version import VERSION
 
 from .engine import Engine
 from .estimate import CostEstimates, plan_usd

@@ -20,11 +20,11 @@ import msgspec
 from stackmem.core.errors import TraceError, UsageError
 from stackmem.core.strict_json import decode_json
 from stackmem.core.text import quantity
+from stackmem.core.version import VERSION
 from stackmem.foreign.files import bounded_lines, descriptor_of_regular, open_regular, read_regular
 from stackmem.run.run_folder import LEDGER
 from stackmem.trace.lock import Lock
 from stackmem.trace.store import append_line, cut_torn_line
-from stackmem.version import VERSION
 
 from .plan import BenchPlan, trials
 from .results import columns

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct, field
 
-from stackmem.version import VERSION
+from stackmem.core.version import VERSION
 
 Keep = Literal["all", "failed", "none"]
 SessionKind = Literal["frame", "flat", "new"]

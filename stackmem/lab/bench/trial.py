@@ -24,6 +24,7 @@ from stackmem.core.errors import StackmemError, UsageError
 from stackmem.core.facts import ClockRead, Event, ModelFailed, RunStarted
 from stackmem.core.neighbors import neighbor
 from stackmem.core.state import State
+from stackmem.core.version import VERSION
 from stackmem.review.measure.cached_steps import with_prompts
 from stackmem.review.measure.first_loss import first_loss, literals
 from stackmem.review.measure.metrics import measure
@@ -36,7 +37,6 @@ from stackmem.settings.options import PREFIX
 from stackmem.settings.tools.plugins import blame, refuse_unlike_plugins
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.walk import state_after
-from stackmem.version import VERSION
 from stackmem.workspace.tree import remove_tree
 
 from .bill import trial_bill

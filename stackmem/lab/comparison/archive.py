@@ -17,13 +17,13 @@ from msgspec import Struct
 
 from stackmem.core.errors import TraceError, UsageError
 from stackmem.core.strict_json import decode_json
+from stackmem.core.version import VERSION
 from stackmem.foreign.files import read_start
 from stackmem.foreign.tree import ArchiveError
 from stackmem.foreign.zips import ZipPacker, opened_zip
 from stackmem.lab.bench.provenance import code_digest, environment, revision
 from stackmem.models.catalog import lookup
 from stackmem.settings.tools.plugins import plugin_digests, refuse_unlike_plugins
-from stackmem.version import VERSION
 
 FORMAT = 1
 MAX_BYTES = 1 << 30

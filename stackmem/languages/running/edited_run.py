@@ -28,6 +28,7 @@ from stackmem.core.machine import fold
 from stackmem.core.program_facts import Continued, ProgramStarted, Said, SourceLoaded, StepFailed
 from stackmem.core.requests import LoadSource
 from stackmem.core.state import State
+from stackmem.core.version import VERSION
 from stackmem.languages.running.edited_sources import EditedSources, digest_of_text
 from stackmem.languages.running.sources import is_below
 from stackmem.memory import open_strategy
@@ -50,7 +51,6 @@ from stackmem.settings.tools.plugins import load_plugins
 from stackmem.trace.open_run import Run
 from stackmem.trace.program import TextOf, keep_source, program_of, sources_of
 from stackmem.trace.record import Record
-from stackmem.version import VERSION
 
 from .prepare import read_program
 from .program_tape import Heard, Tape, play_tape, tape_of

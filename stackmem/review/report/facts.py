@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from stackmem.core import facts, program_facts
+from stackmem.core.declarations import VoiceKind
 from stackmem.core.parallel.facts import FrameReturned, FramesPushed
 from stackmem.core.requests import AskUser, Effect, InvokeTool
 from stackmem.core.state import Result
 from stackmem.core.text import clip_chars
-from stackmem.core.voice import VoiceKind
 
 from .rows import PageFact
 from .texts import Ref, Texts

@@ -5,11 +5,11 @@ import pytest
 from msgspec.structs import replace
 
 from stackmem.core.errors import TraceError, UsageError
+from stackmem.core.version import VERSION
 from stackmem.lab.bench.ledger import PLAN, Ledger, latest_rows, read_plan, read_rows
 from stackmem.lab.bench.plan import BenchPlan, TrialSubject, Variant, trials
 from stackmem.lab.bench.results import read_results, write_results
 from stackmem.run.run_folder import LEDGER
-from stackmem.version import VERSION
 
 PLANNED = BenchPlan(
     (TrialSubject("calculator"),), ("demo",), (Variant("full", "full"),), trials=2, settings={"depth": 3}

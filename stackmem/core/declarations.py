@@ -1,10 +1,17 @@
-"""The effects of a tool call, declared once for each tool on its class in ``tools.py``."""
+"""What tools and facts declare about themselves, once each: the effects of a call, and a fact in words.
+
+Rule 1: Every fact has a ``voice``. The type checker refuses an event without one, so no event can be invisible.
+Rule 2: A place may display a fact in more detail, and hides only the kinds that it lists.
+"""
 
 from __future__ import annotations
 
 from typing import Literal
 
 from msgspec import Struct
+
+VoiceKind = Literal["internal", "run", "reply", "result", "memory", "frame", "notice", "verdict", "user", "program"]
+"""What a fact is about. Internal facts only serve the rules."""
 
 
 class Behavior(Struct, frozen=True):
@@ -29,3 +36,18 @@ class Behavior(Struct, frozen=True):
     bounded: str = ""
     hidden: tuple[str, ...] = ()
     blank: tuple[str, ...] = ()
+
+
+class Voice(Struct, frozen=True):
+    """A fact in words.
+
+    Attributes:
+        line: One line that says what happened, without the long text.
+        text: The whole text, which a display may fold or cut.
+        failed: Whether something was refused or went wrong.
+    """
+
+    kind: VoiceKind
+    line: str
+    text: str = ""
+    failed: bool = False
