@@ -16,6 +16,7 @@ from stackmem.core.pricing import Answerer, Price, cost_usd
 from stackmem.core.state import State
 from stackmem.foreign.databases import MAX_DATABASE_BYTES, SQLITE_START
 from stackmem.foreign.files import digest_of_regular, read_regular, read_start
+from stackmem.foreign.private import write_json
 from stackmem.formats.recordings import IMPORTERS, guess, is_sqlite
 from stackmem.formats.recordings.facts import TimedFact, facts
 from stackmem.formats.recordings.session import RecordedReply, RecordedSession, RecordedSummary, RecordingFile
@@ -25,7 +26,6 @@ from stackmem.run.result import RunResult, write_result
 from stackmem.run.run_folder import RESULT, RUN, TRACE, new_run, removed_on_failure
 from stackmem.trace.imported import IMPORTED, by_format
 from stackmem.trace.long_work import counted
-from stackmem.trace.private import write_json
 from stackmem.trace.store import TraceWriter
 from stackmem.workspace.secrets import scrubbed_struct
 

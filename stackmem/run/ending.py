@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from stackmem.core.errors import TraceError, UsageError, WorkspaceError
 from stackmem.core.strict_json import decode_json
 from stackmem.foreign.files import read_regular
+from stackmem.foreign.private import write_json
 from stackmem.history.apply import Outcome, Patch, apply_patches, executed_by_host, patch_across
 from stackmem.history.following.uncommitted import UncommittedWork
 from stackmem.history.history import History, PathChange
@@ -30,9 +31,8 @@ from stackmem.history.objects import Node
 from stackmem.history.patching import sections
 from stackmem.history.restore import content_of
 from stackmem.history.walk import path_bytes
-from stackmem.settings.keys import signing_key
+from stackmem.run.companion.keys import signing_key
 from stackmem.trace.lineage import came_from
-from stackmem.trace.private import write_json
 from stackmem.trace.signatures import MAX_SIGNED_BYTES, Signer
 from stackmem.workspace.secrets import Scrubber
 

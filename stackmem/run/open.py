@@ -28,7 +28,7 @@ from stackmem.history.lent_folders import lend_folders
 from stackmem.history.repository import CopyPlan, copy_planned
 from stackmem.history.restore import restore
 from stackmem.history.walk import path_bytes
-from stackmem.settings.keys import signing_key
+from stackmem.run.companion.keys import signing_key
 from stackmem.settings.settings import Settings
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.lock import Lock

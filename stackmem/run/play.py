@@ -19,8 +19,8 @@ from stackmem.core.parallel.rules import child_end
 from stackmem.core.program_facts import PhaseEnded, ToolAnswered
 from stackmem.core.requests import Effect
 from stackmem.core.state import State
+from stackmem.foreign.private import write_json
 from stackmem.trace.lineage import RunReader, came_from
-from stackmem.trace.private import write_json
 from stackmem.trace.program import called_programs, sources_of
 from stackmem.trace.signatures import Signer
 from stackmem.trace.store import TraceWriter

@@ -16,9 +16,9 @@ from stackmem.core.messages import FailureKind, ToolCall, Usage
 from stackmem.core.state import Reply, State
 from stackmem.core.strict_json import decode_json
 from stackmem.foreign.files import read_regular
+from stackmem.foreign.private import write_json
 from stackmem.models.registry import takes_address
 from stackmem.trace.lineage import RunReader
-from stackmem.trace.private import write_json
 from stackmem.trace.record import Record
 from stackmem.workspace.secrets import Scrubber
 

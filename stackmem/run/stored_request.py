@@ -13,10 +13,10 @@ from stackmem.core.errors import TraceError, UsageError
 from stackmem.core.state import State
 from stackmem.core.strict_json import decode_json
 from stackmem.foreign.files import read_regular
+from stackmem.foreign.private import write_json
 from stackmem.history.inner import InnerRepository
 from stackmem.models.endpoint import without_login
 from stackmem.models.registry import NOBODY
-from stackmem.trace.private import write_json
 
 from .request import ProgramRequest
 

@@ -11,7 +11,8 @@ import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
-from .key_files import UnusableKey, create_key_file, read_key_file
+from stackmem.foreign.private import UnusableKey, create_key_file, read_key_file
+
 from .settings_files import user_folder
 
 _KEY = re.compile(rb"[0-9a-f]{64}")

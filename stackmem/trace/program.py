@@ -19,10 +19,10 @@ from stackmem.core.requests import AskModel, Effect, match_effect
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.foreign.files import read_regular
+from stackmem.foreign.private import owners
 from stackmem.memory import open_strategy
 
 from .lineage import sources
-from .private import owners
 from .record import Record
 
 SOURCES = "sources"

@@ -20,9 +20,9 @@ from msgspec.structs import replace
 from stackmem.core.errors import StackmemError, TraceError
 from stackmem.foreign.files import bounded_lines, descriptor_of_regular, digest_of_regular, open_regular
 from stackmem.foreign.installing import install_command
+from stackmem.foreign.private import owners
 
 from .lineage import RunReader
-from .private import owners
 from .record import Record
 from .store import append_line
 

@@ -29,10 +29,10 @@ from stackmem.review.kept.run_list import find_runs
 from stackmem.review.report.page import page
 from stackmem.review.report.view import read_runs
 from stackmem.run.companion.kept_heap import HeapStore
+from stackmem.run.companion.keys import trusted_keys
 from stackmem.run.ending import _read_changes
 from stackmem.run.run_folder import LEDGER
 from stackmem.run.stored_request import StoredRequest, read_request
-from stackmem.settings.keys import trusted_keys
 from stackmem.settings.mcp_servers import SERVERS_FILE, read_folder
 from stackmem.settings.settings_files import user_file
 from stackmem.trace.record import Record
@@ -264,7 +264,13 @@ def rows() -> Iterable[Row]:
     )
     heap = b'{"folder": "/somewhere"}\n{"name": "a", "written": 1.5, "chunk": {"name": "a", "content": "x"}}\n'
     yield "kept heap", kept_heap, lambda: [heap], ("run/companion/kept_heap",), ours
-    yield "trusted keys", trusted, lambda: encoded({"a" * 64: "somebody"}), ("settings/keys", "trace/signatures"), ours
+    yield (
+        "trusted keys",
+        trusted,
+        lambda: encoded({"a" * 64: "somebody"}),
+        ("run/companion/keys", "trace/signatures"),
+        ours,
+    )
     words = b'x:={"a": [1, "\\ud800"]}\ny=\xff\nz=@inputs.yaml\n'
     yield (
         "inputs of a program",

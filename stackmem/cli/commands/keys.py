@@ -8,7 +8,7 @@ import typer
 
 from stackmem.cli.options import Json, argument
 from stackmem.cli.screen.text import echo_json, one_line
-from stackmem.settings.keys import signing_key, trust_key, trusted_keys
+from stackmem.run.companion.keys import signing_key, trust_key, trusted_keys
 
 app = typer.Typer(help="Manage the keys that sign runs: this machine's own and those you trust.", no_args_is_help=True)
 

@@ -15,11 +15,11 @@ from stackmem.core.errors import StackmemError, TraceError
 from stackmem.core.person_facts import PersonSaid
 from stackmem.core.text import mark_cut
 from stackmem.foreign.files import read_regular
+from stackmem.foreign.private import owners
 from stackmem.run.companion.conversations import kept_sessions
 from stackmem.run.run_folder import TRACE, is_run
 from stackmem.run.stored_request import read_request
 from stackmem.trace.open_run import Run
-from stackmem.trace.private import owners
 
 SESSION_ID = re.compile(r"[0-9a-f]{32}")
 _POINTERS = ".editor_sessions"

@@ -12,6 +12,7 @@ import msgspec
 from stackmem.core.errors import TraceError, WorkspaceError
 from stackmem.core.strict_json import decode_json
 from stackmem.foreign.files import descriptor_of_regular, read_regular
+from stackmem.foreign.private import write_json
 from stackmem.history.history import History
 from stackmem.history.layer import Overlay
 from stackmem.history.objects import REMOVED, Node
@@ -27,7 +28,6 @@ from stackmem.run.following.family import (
     is_plain_name,
 )
 from stackmem.run.run_folder import APPLIED, FOLDER_LOG, FOLDER_PENDING, HISTORY
-from stackmem.trace.private import write_json
 
 from .git_following import GitFollower
 from .inventory import Inventory

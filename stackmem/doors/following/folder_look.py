@@ -13,13 +13,13 @@ from contextlib import suppress
 
 from stackmem.core.errors import StackmemError
 from stackmem.core.state import State
+from stackmem.foreign.private import write_json
 from stackmem.history.following.merging import merge_modes, merge_texts
 from stackmem.history.lower import FileKeeper, open_folder
 from stackmem.history.objects import DELETED, REMOVED, Node
 from stackmem.history.origin import Origin
 from stackmem.history.restore import put_file, remove_file
 from stackmem.run.run_folder import FOLDER_PENDING
-from stackmem.trace.private import write_json
 from stackmem.workspace.clip import shown_name
 from stackmem.workspace.overlay.mount import refresh
 

@@ -24,8 +24,8 @@ from msgspec import Struct
 from stackmem.core.messages import Text, ToolCall, ToolResult
 from stackmem.doors.gateway.wires.wire import ForeignMessage, ForeignRequest, defines_tools, has_identity
 from stackmem.doors.mcp.frame_marks import POPPED, PUSHED, FrameMark, marks_in
+from stackmem.foreign.private import UnusableKey
 from stackmem.settings.frame_key import frame_keys
-from stackmem.settings.key_files import UnusableKey
 
 from .cutting import (
     Cutter,

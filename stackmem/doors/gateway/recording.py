@@ -18,10 +18,10 @@ from stackmem.core.errors import TraceError
 from stackmem.core.machine import fold
 from stackmem.core.version import VERSION
 from stackmem.foreign.files import opener_of_regular
+from stackmem.foreign.private import write_json
 from stackmem.run.result import RunResult, result_fields, write_result
 from stackmem.run.run_folder import EXCHANGES, RESULT, RUN, TRACE, new_run
 from stackmem.trace.lock import Lock as RunLock
-from stackmem.trace.private import write_json
 from stackmem.trace.record import Record
 from stackmem.trace.store import TraceReader, TraceWriter, cut_torn_line, write_line
 from stackmem.workspace.secrets import Scrubber, scrub_value

@@ -29,9 +29,11 @@ from stackmem.core.strategy import budgets_of
 from stackmem.core.text import fill, mark_cut, whole, whole_value
 from stackmem.core.tool_schemas import prompt_slots
 from stackmem.core.version import VERSION
+from stackmem.foreign.private import UnusableKey
 from stackmem.memory import open_strategy
 from stackmem.run.assemble import scrubber_of
 from stackmem.run.companion.kept_heap import KEEP, HeapKeeper, HeapStore, heap_store
+from stackmem.run.companion.keys import signing_key
 from stackmem.run.in_memory import NoHistory
 from stackmem.run.interrupts import Interrupts
 from stackmem.run.opened import Opened, Person, RunPlaces
@@ -44,8 +46,6 @@ from stackmem.run.run_folder import TRACE, new_run
 from stackmem.run.stored_request import StoredRequest, write_request
 from stackmem.settings.directories import runs_dir
 from stackmem.settings.frame_key import frame_key
-from stackmem.settings.key_files import UnusableKey
-from stackmem.settings.keys import signing_key
 from stackmem.settings.settings import Settings, resolve
 from stackmem.trace.signatures import Signer
 from stackmem.trace.store import TraceWriter

@@ -28,10 +28,10 @@ from stackmem.review.replays.model import replay_model
 from stackmem.review.shown_work import shown_work
 from stackmem.review.step_text import step_text
 from stackmem.review.step_view import last_step_of, view_step
+from stackmem.run.companion.keys import trusted_keys
 from stackmem.run.interrupts import Interrupts
 from stackmem.run.replays.replay import replay_checks, replay_run
 from stackmem.run.run_folder import EXCHANGES
-from stackmem.settings.keys import trusted_keys
 from stackmem.trace.open_run import Run
 from stackmem.trace.walk import state_after
 

@@ -28,6 +28,7 @@ from stackmem.providers.openai import OpenAIModel
 from stackmem.review.doctor.isolation_probe import LevelReport, survey
 from stackmem.review.doctor.probe import ServerProbes, probe_server
 from stackmem.run.companion.git_inside import history_told, place_of
+from stackmem.run.companion.keys import key_problem
 from stackmem.run.folder_choice import layer_over
 from stackmem.run.models import asked_of, is_small
 from stackmem.run.plan import tool_specs
@@ -35,7 +36,6 @@ from stackmem.run.prepare import profile_of
 from stackmem.run.prompts import prompt_text
 from stackmem.run.run_folder import TRACE
 from stackmem.settings.directories import runs_dir, sandbox_dir
-from stackmem.settings.keys import key_problem
 from stackmem.settings.settings import Resolved, resolve
 from stackmem.settings.tools.plugins import plugin_problems
 from stackmem.workspace.project.instructions import Instructions, find_instructions

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from stackmem.core.errors import StackmemError, TraceError, UsageError
 from stackmem.core.state import State
 from stackmem.foreign.files import open_regular
+from stackmem.foreign.private import owners, write_json
 from stackmem.history.history import History, folder_under
 from stackmem.history.layer import Overlay, hidden_again, make_upper
 from stackmem.history.restore import restore
@@ -22,7 +23,6 @@ from stackmem.run.stored_request import read_request, write_request
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.lock import Lock
 from stackmem.trace.open_run import Run
-from stackmem.trace.private import owners, write_json
 from stackmem.trace.record import WAY_OUT
 from stackmem.trace.snapshot import Snapshot
 from stackmem.trace.store import TraceReader

@@ -13,7 +13,7 @@ from msgspec import Struct
 from stackmem.core.errors import UsageError, WorkspaceError
 from stackmem.core.strict_json import decode_json
 from stackmem.foreign.files import read_regular
-from stackmem.trace.private import write_json
+from stackmem.foreign.private import write_json
 
 if TYPE_CHECKING:
     from stackmem.history.origin import Origin

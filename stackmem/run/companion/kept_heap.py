@@ -30,8 +30,8 @@ from stackmem.core.memory_directory import TOTAL_CHARS as DIRECTORY_CHARS
 from stackmem.core.strict_json import decode_json
 from stackmem.core.tools import StoreEntry
 from stackmem.foreign.files import descriptor_of_regular, read_regular
+from stackmem.foreign.private import owners
 from stackmem.settings.settings_files import user_folder
-from stackmem.trace.private import owners
 from stackmem.trace.store import cut_torn_line
 
 from .first_commits import AT_COMMIT, first_commit

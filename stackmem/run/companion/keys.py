@@ -15,11 +15,9 @@ from pathlib import Path
 
 from stackmem.core.errors import UsageError
 from stackmem.foreign.files import read_regular_text
-from stackmem.trace.private import write_json
+from stackmem.foreign.private import UnusableKey, create_key_file, read_key_file, write_json
+from stackmem.settings.settings_files import user_folder
 from stackmem.trace.signatures import NoPackage, SigningKey, Unsigned
-
-from .key_files import UnusableKey, create_key_file, read_key_file
-from .settings_files import user_folder
 
 OWN = "this machine"
 """Display name of the machine's own key."""

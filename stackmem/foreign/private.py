@@ -1,4 +1,7 @@
-"""Files with secret keys in the user's state directory: created once, and readable only by their owner."""
+"""Files that only their owner can read.
+
+The files of a run contain prompts, files and the user's answers. Keys are secret, and created once.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,43 @@ import os
 import secrets
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from stackmem.core.errors import UsageError
-from stackmem.foreign.files import open_regular
-from stackmem.trace.private import owners
+from stackmem.core.text import whole_value
 
-_MAX_BYTES = 1 << 20
+from .files import descriptor_of_regular, open_regular
+
+_MAX_KEY_BYTES = 1 << 20
+
+
+def owners(path: str, flags: int) -> int:
+    """Open a file for ``open(opener=...)``. Only the owner can read and write a new file."""
+    return descriptor_of_regular(path, flags)
+
+
+def _encoded(value: Any) -> bytes:
+    """Encode a value as JSON. Bytes in a path that are not UTF-8 are replaced."""
+    try:
+        return msgspec.json.encode(value, enc_hook=str)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(whole_value(msgspec.to_builtins(value, enc_hook=str)))
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a value as readable JSON, completely or not at all. Raise OSError if the file cannot be written."""
+    fresh = path.with_name(f"{path.name}.new")
+    try:
+        fresh.unlink(missing_ok=True)  # leftovers, including a link that leads elsewhere
+        with open(fresh, "xb", opener=owners) as file:
+            file.write(msgspec.json.format(_encoded(value), indent=2) + b"\n")
+        fresh.replace(path)
+    except OSError:
+        with suppress(OSError):
+            fresh.unlink()
+        raise
 
 
 class UnusableKey(UsageError):  # noqa: N818 - the reason why a key is missing; most callers go on without one
@@ -25,7 +59,7 @@ def read_key_file(path: Path) -> bytes | None:
     """
     try:
         with open_regular(path) as file:
-            status, content = os.fstat(file.fileno()), file.read(_MAX_BYTES)
+            status, content = os.fstat(file.fileno()), file.read(_MAX_KEY_BYTES)
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stackmem.core.errors import UsageError
-from stackmem.settings.keys import OWN, signing_key, trust_key, trusted_keys
+from stackmem.run.companion.keys import OWN, signing_key, trust_key, trusted_keys
 
 KEY, OTHER = "ab" * 32, "cd" * 32
 
