@@ -57,7 +57,10 @@ _MAX_NAMES = 8
 
 
 def scrubber_of(environ: Mapping[str, str], network: NetworkList | None = None) -> Scrubber:
-    """Return a scrubber for secrets from the caller's environment and for credentials added to network requests."""
+    """Return a scrubber for secrets from the caller's environment and for credentials added to network requests.
+
+    Variables of stackmem itself are settings, even if their names sound secret (STACKMEM_MAX_TOKENS).
+    """
     own = {name: value for name, value in environ.items() if not name.startswith(PREFIX)}
     return Scrubber(own | secrets_of(network))
 

@@ -48,7 +48,7 @@ from .in_memory import stays_in_memory
 from .interrupts import Interrupts
 from .limits import LIMITS, later_limits, refuse_spent
 from .open import open_run
-from .opened import Observe, ObserveFrame, Opened, Person
+from .opened import Observe, ObserveFrame, ObserveReading, Opened, Person
 from .plan import Forked, Plan, must_be_original, plan_kept, window_source
 from .play import play
 from .ports import PersonPort
@@ -122,6 +122,7 @@ def fork(
     *,
     record: int | None = None,  # number of the last shared record, if it is not the last record of step ``at``
     observe_frame: ObserveFrame | None = None,  # called in the threads of parallel frames
+    observe_reading: ObserveReading | None = None,
 ) -> ForkResult:
     """Play a new run from the state after step ``at`` of another run. It is stored next to that run.
 
@@ -142,7 +143,9 @@ def fork(
     scrubber = scrubber_of(environ)
     chunks = chunks_to_set(moment.settled, changes, scrubber.scrub)
     plan = forked_plan(run, moment, changes, environ)
-    talks = Person(observe=observe, observe_frame=observe_frame, stop=stop, port=person)
+    talks = Person(
+        observe=observe, observe_frame=observe_frame, observe_reading=observe_reading, stop=stop, port=person
+    )
     with Interrupts(stop) as interrupts, open_run(plan, environ, interrupts, talks) as opened:
         with interrupts.setting_up("fork", opened.places.scratch):
             start = forked_start(moment, changes, plan, opened)

@@ -20,12 +20,11 @@ from msgspec.structs import replace
 from stackmem.core.errors import UsageError
 from stackmem.core.facts import RunStarted
 from stackmem.core.neighbors import neighbor
-from stackmem.history.hidden import LayerPlan
 from stackmem.history.history import History, folder_under, share
 from stackmem.history.late_repository import LateRepository
 from stackmem.history.layer import UPPER, Layer, Overlay, OwnFolder, hidden_again, make_upper, repository_place
 from stackmem.history.lent_folders import lend_folders
-from stackmem.history.repository import CopyPlan, copy_planned
+from stackmem.history.repository import copy_planned
 from stackmem.history.restore import restore
 from stackmem.history.walk import path_bytes
 from stackmem.run.companion.keys import signing_key
@@ -254,8 +253,8 @@ def _fill(plan: Plan, places: RunPlaces, person: Person) -> tuple[_Base | None, 
     match begins:
         case Fresh():
             _make_scratch(places)
-            if isinstance(request.copy, LayerPlan) and request.subject.folder is not None:
-                base = request.subject.folder, request.copy.hidden
+            if request.overlay is not None and request.subject.folder is not None:
+                base = request.subject.folder, request.overlay.hidden
             else:
                 _copy_subject(request, places, person.notice)
         case Resumed(stored=stored, run_dir=run_dir):
@@ -316,8 +315,8 @@ def _make_scratch(places: RunPlaces) -> None:
 def _copy_subject(request: Request, places: RunPlaces, notice: Callable[[str], object]) -> None:
     """Copy the user's folder or the task's files into the workspace."""
     subject = request.subject
-    if subject.folder is not None and isinstance(request.copy, CopyPlan):
-        copy_planned(subject.folder, places.work, request.copy, notice)
+    if subject.folder is not None and request.copied is not None:
+        copy_planned(subject.folder, places.work, request.copied, notice)
     elif subject.task is not None and subject.task.workspace is not None:
         copy_folder(subject.task.workspace, places.work)
     else:

@@ -38,6 +38,10 @@ ObserveFrame = Callable[[str, Event | AskUser | AskPermission, State], None]
 """Called in the thread of a parallel frame, with its name, a fact of it or what it asks the user, and its state."""
 
 
+ObserveReading = Callable[[int, int], object]
+"""Called while a server reads a prompt, with the number of tokens read so far and the total."""
+
+
 def nobody_answers(question: str) -> str | None:
     return None
 
@@ -58,6 +62,7 @@ class Person(Struct, frozen=True):
     tell: Tell = nobody_listens  # called for everything that happens in a program, see ``languages.language.Happening``
     observe: Observe | None = None  # called for every recorded event with the resulting state
     observe_frame: ObserveFrame | None = None  # the same for a parallel frame
+    observe_reading: ObserveReading | None = None
     stop: Callable[[int], object] = os._exit  # ends the process with an exit code at the second Ctrl-C
     # called with the request before anything is copied; raises ``UsageError`` to refuse
     agree: Callable[[Request], object] = everybody_agrees

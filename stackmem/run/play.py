@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from stackmem.core.program_facts import PhaseEnded, ToolAnswered
 from stackmem.core.requests import Effect
 from stackmem.core.state import State
 from stackmem.foreign.private import write_json
+from stackmem.models.spoken import watching
 from stackmem.trace.lineage import RunReader, came_from
 from stackmem.trace.program import called_programs, sources_of
 from stackmem.trace.signatures import Signer
@@ -80,7 +82,9 @@ def play(first: Event | Effect | None, state: State, opened: Opened, events: tup
     for event in events:
         state = evolve(state, event)
         record(event, state)  # the program has already noted it
-    state = run(first, state, decider, world, record_and_tell, opened.interrupts)
+    reading = opened.person.observe_reading
+    with nullcontext() if reading is None else watching(reading):
+        state = run(first, state, decider, world, record_and_tell, opened.interrupts)
     world.close()
     world.sync()
     writer.settle()

@@ -18,7 +18,6 @@ from stackmem.core.neighbors import neighbor
 from stackmem.core.person_facts import SessionRules
 from stackmem.core.tool_schemas import offers_jobs, offers_long_commands
 from stackmem.core.tools import OPTIONAL_TOOLS, AskQuestion, HeapLoad, Recall, Remember, Tool, tool_name
-from stackmem.history.repository import CopyPlan
 from stackmem.models.endpoint import ANTHROPIC
 from stackmem.models.registry import default_model
 from stackmem.run.tasks.find import find_task
@@ -337,5 +336,5 @@ def first_request(request: Request, work: Path, program: ProgramRequest | None) 
         leave_out=request.copy.folders if request.copy else (),
         program=program,
         place=subject.place,
-        lent=request.copy.lent if isinstance(request.copy, CopyPlan) else (),
+        lent=request.copied.lent if request.copied else (),
     )

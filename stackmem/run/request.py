@@ -13,6 +13,7 @@ from stackmem.core.person_facts import PermissionRule, SessionRules
 from stackmem.history.hidden import LayerPlan
 from stackmem.history.origin import Origin
 from stackmem.history.repository import CopyPlan
+from stackmem.history.selection import keys_in
 from stackmem.run.tasks.reader import Task
 from stackmem.settings.settings import Resolved
 from stackmem.workspace.image import Image
@@ -95,6 +96,21 @@ class Request(Struct, frozen=True):
     long_commands: bool = False  # whether the agent may set the time limit of a command
     jobs: bool = False  # whether the agent may run commands in the background
     sees: bool = True  # whether the agent gets images if its model can see
+
+    @property
+    def overlay(self) -> LayerPlan | None:
+        """The plan of an overlay over the user's folder; None if the run has no overlay."""
+        return self.copy if isinstance(self.copy, LayerPlan) else None
+
+    @property
+    def copied(self) -> CopyPlan | None:
+        """The plan of a copy of the user's folder; None if the run has an overlay or works on a task."""
+        return self.copy if isinstance(self.copy, CopyPlan) else None
+
+    def shows_home(self) -> bool:
+        """Return whether the model would see a home folder without the user's agreement."""
+        folder = self.subject.folder
+        return folder is not None and not self.resolved.settings.yes and bool(keys_in(folder))
 
     @property
     def checked(self) -> bool:

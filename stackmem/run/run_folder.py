@@ -9,8 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import BinaryIO
 
 from stackmem.core.errors import TraceError, UsageError
+from stackmem.foreign.files import open_regular
 from stackmem.workspace.tree import remove_tree
 
 TRACE = "trace.jsonl"
@@ -69,6 +71,11 @@ def new_folder(runs_dir: Path, name: str) -> Path:
             f"the runs directory {runs_dir} cannot be written ({error.strerror}); choose one with --runs-dir"
         ) from error
     return folder
+
+
+def open_patch(run_dir: Path) -> BinaryIO:
+    """Open a run's patch, which may be too large for memory."""
+    return open_regular(run_dir / PATCH)
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from .companion.attachments import find_attached, with_attached
 from .folder_choice import with_copy
 from .interrupts import Interrupts
 from .open import open_run
-from .opened import Observe, ObserveFrame, Person, everybody_agrees
+from .opened import Observe, ObserveFrame, ObserveReading, Person, everybody_agrees
 from .plan import plan_run
 from .play import play
 from .ports import PersonPort
@@ -37,6 +37,7 @@ def solve(
     person: PersonPort | None = None,  # the user that the agent talks to; None if unattended
     attached: Sequence[str] = (),  # files, folders and images for the task, as ``--attach`` names them
     observe_frame: ObserveFrame | None = None,  # called in the threads of parallel frames
+    observe_reading: ObserveReading | None = None,
 ) -> RunResult:
     """Run the prepared request in a separate workspace and record it.
 
@@ -60,7 +61,10 @@ def solve(
     files = find_attached(attached, request.subject.folder, request.subject.place, request.cwd)
     plan = replace(plan, request=with_copy(request))
     agree(plan.request)
-    talks = Person(observe=observe, observe_frame=observe_frame, stop=stop, notice=notice, port=person)
+    talks = Person(
+        observe=observe, observe_frame=observe_frame, observe_reading=observe_reading, stop=stop, notice=notice,
+        port=person,
+    )  # fmt: skip
     with Interrupts(stop) as interrupts, open_run(plan, environ, interrupts, talks) as opened:
         if message := kept_notice(opened.start):
             notice(message)

@@ -12,13 +12,13 @@ import typer
 
 from stackmem.cli.options import JsonArray, argument
 from stackmem.cli.screen.text import escape
+from stackmem.run.assemble import scrubber_of
 from stackmem.run.companion.hooks import find_hooks
 from stackmem.run.prepare import find_subject, task_settings
 from stackmem.settings.option_values import without_login
-from stackmem.settings.options import OPTIONS, PREFIX, Option
+from stackmem.settings.options import OPTIONS, Option
 from stackmem.settings.settings import Resolved, Value, resolve
 from stackmem.settings.tools.plugins import plugin_problems
-from stackmem.workspace.secrets import Scrubber
 
 
 def command(
@@ -45,8 +45,7 @@ class ConfigRow(NamedTuple):
 
 def config_rows(resolved: Resolved, environ: Mapping[str, str]) -> tuple[ConfigRow, ...]:
     """Return every setting with its source, without secrets from ``environ`` and logins in addresses."""
-    # Variables of stackmem itself are settings, even if their names sound secret (STACKMEM_MAX_TOKENS).
-    scrub = Scrubber({name: value for name, value in environ.items() if not name.startswith(PREFIX)}).scrub
+    scrub = scrubber_of(environ).scrub
     return tuple(_row(value, scrub) for value in resolved.values)
 
 
@@ -55,7 +54,7 @@ def hook_rows(folder: Path, environ: Mapping[str, str]) -> tuple[ConfigRow, ...]
     catalog = find_hooks(folder, "", environ)
     for note in catalog.notes:
         typer.echo(escape(note), err=True)
-    scrub = Scrubber(dict(environ)).scrub
+    scrub = scrubber_of(environ).scrub
     return tuple(
         ConfigRow(f"hook.{hook.event}", scrub(hook.command), escape(scrub(hook.command)), hook.source)
         for hook in catalog.hooks

@@ -31,7 +31,10 @@ def command(
     changes = read_changes(flags | limits, sets or [], drops or [], Path.cwd())
     folder = run_folder(run, runs_dir)
     with open_screen(quiet=quiet, asks=is_played_by_person(folder, changes.model)) as screen:
-        forked = fork(folder, at, changes, os.environ, screen, stop_at_once, observe_frame=screen.observe_frame)
+        forked = fork(
+            folder, at, changes, os.environ, screen, stop_at_once, observe_frame=screen.observe_frame,
+            observe_reading=screen.observe_reading,
+        )  # fmt: skip
     result = forked.result
     if result.failure:
         say(f"stackmem: {readable(result.failure)}")

@@ -107,7 +107,7 @@ def _resume(folder: Path, changes: Flags, talk: tuple[Any, Person] | None, *, as
         _show(resumed, folder.name, as_json=as_json)
         sys.exit(0)
     with open_screen(quiet=quiet, asks=is_played_by_person(folder)) as screen_of_run:
-        person = Person(observe_frame=screen_of_run.observe_frame)
+        person = Person(observe_frame=screen_of_run.observe_frame, observe_reading=screen_of_run.observe_reading)
         resumed = resume(folder, changes, os.environ, screen_of_run, stop_at_once, say_where, person)
     _show(resumed, folder.name, as_json=as_json)
     sys.exit(resumed.result.exit_code if resumed.played and resumed.result else 0)

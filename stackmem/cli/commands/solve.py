@@ -55,7 +55,8 @@ def command(
             agree = partial(ask_about_size, as_json=json or stream_json)
             person = StreamedUser(stream) if stream is not None else None
             result = solve(
-                request, os.environ, screen, stop_at_once, agree, say, person, attach or (), screen.observe_frame
+                request, os.environ, screen, stop_at_once, agree, say, person, attach or (), screen.observe_frame,
+                screen.observe_reading,
             )  # fmt: skip
         if result.failure:
             say(wrapped(f"stackmem: {readable(result.failure)}"))

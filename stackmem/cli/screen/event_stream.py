@@ -134,6 +134,8 @@ def stream_schema() -> dict[str, Any]:
 class EventStream(AbstractContextManager[Any]):
     """Prints a line for each fact. If the reader goes away, the run is interrupted and can be resumed."""
 
+    observe_reading: None = None  # it prints only facts
+
     def __init__(self) -> None:
         self._count, self._gone = 0, False
         self._lock = threading.RLock()  # the threads of parallel frames print too

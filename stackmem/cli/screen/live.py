@@ -14,7 +14,6 @@ from stackmem.core.errors import TraceError
 from stackmem.core.facts import Event, ModelReplied, RunEnded, RunStarted
 from stackmem.core.requests import AskPermission, AskUser
 from stackmem.core.state import State
-from stackmem.models.spoken import watching
 from stackmem.run.stored_request import read_request
 
 from .frames import FrameBoard, FrameNews
@@ -24,12 +23,18 @@ from .text import fitted, say
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from stackmem.run.opened import ObserveReading
+
 
 class Screen(AbstractContextManager["Screen"], Protocol):
     def __call__(self, event: Event, state: State) -> None: ...
 
     def observe_frame(self, name: str, news: FrameNews, state: State) -> None:
         """Show what happened in a parallel frame. Called from the frame's thread."""
+
+    @property
+    def observe_reading(self) -> ObserveReading | None:
+        """Shows how much of the prompt the server has read; None if the screen does not show it."""
 
 
 class PlainLines(AbstractContextManager[Any]):
@@ -67,6 +72,8 @@ class LiveLines(AbstractContextManager[Any]):
 class PlainScreen(PlainLines):
     """Prints a line for each step."""
 
+    observe_reading: ObserveReading | None = None
+
     def __init__(self, *, quiet: bool) -> None:
         super().__init__(quiet=quiet)
         self._progress = Progress()
@@ -98,15 +105,6 @@ class LiveScreen(LiveLines):
         self._status = self._reading_text = self._call = ""
         self._called = time.monotonic()
         self._live.update(self)
-        self._reading = watching(self._show_reading)
-
-    def __enter__(self) -> Self:
-        self._reading.__enter__()
-        return super().__enter__()
-
-    def __exit__(self, *error: object) -> None:
-        super().__exit__(*error)
-        self._reading.__exit__(None, None, None)
 
     def __call__(self, event: Event, state: State) -> None:
         from rich.text import Text
@@ -145,7 +143,7 @@ class LiveScreen(LiveLines):
         line = fitted(f"{under_way}{self._status}{self._reading_text}", width)
         return Text.assemble("".join(f"{row}\n" for row in rows), (line, "bold"))
 
-    def _show_reading(self, read: int, total: int) -> None:
+    def observe_reading(self, read: int, total: int) -> None:
         """Show how much of the prompt the server has read, so that a slow first token does not look frozen."""
         self._reading_text = f" | reading the prompt: {read:,} of {total:,} tokens" if read < total else ""
         self._live.refresh()

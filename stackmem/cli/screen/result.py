@@ -11,14 +11,11 @@ import typer
 
 from stackmem.core.errors import UsageError
 from stackmem.core.text import quantity
-from stackmem.foreign.files import open_regular
-from stackmem.history.hidden import LayerPlan
-from stackmem.history.selection import keys_in
 from stackmem.run.companion.learning import proposals
 from stackmem.run.limits import MORE
 from stackmem.run.request import Request
 from stackmem.run.result import RunResult
-from stackmem.run.run_folder import PATCH, RESULT
+from stackmem.run.run_folder import PATCH, RESULT, open_patch
 
 from .patch_stat import patch_stat, stat_lines
 from .text import colored_outcome, readable, say, spell_cost, terminal_width, wrapped
@@ -38,24 +35,24 @@ def ask_about_size(request: Request, *, as_json: bool) -> None:
 
 def show_copy(request: Request, say: Callable[[str], object], agrees: Callable[[str], bool]) -> None:
     """Like ``ask_about_size``, with the caller's own output and question."""
-    copy = request.copy
-    if copy is None:
+    plan, copy = request.copy, request.copied
+    if plan is None:
         return
-    more = f", with {', '.join(copy.folders)}" if copy.folders else ""
+    more = f", with {', '.join(plan.folders)}" if plan.folders else ""
     location = readable(str(request.subject.folder))
-    if isinstance(copy, LayerPlan):
-        say(f"working on an overlay of {location}, which stays unchanged: {quantity(copy.files, 'file')}{more}")
+    if copy is None:
+        say(f"working on an overlay of {location}, which stays unchanged: {quantity(plan.files, 'file')}{more}")
     else:
         say(f"working in a copy of {location}: {quantity(copy.files, 'file')}, {copy.bytes / (1 << 20):,.1f} MiB{more}")
         if copy.lent:
             say(f"available read-only, not copied: {', '.join(copy.lent)}")
         if copy.reason:
             say(f"working on a copy because an overlay is not possible: {readable(copy.reason)}")
-    for label, paths in (("not copied", copy.skipped), ("links that point out of the folder", copy.outside_links)):
+    for label, paths in (("not copied", plan.skipped), ("links that point out of the folder", plan.outside_links)):
         if paths:
             say(f"{label}: {', '.join(paths[:10])}{f' and {len(paths) - 10:,} more' if len(paths) > 10 else ''}")
     _agree_to_home(request, agrees)
-    if isinstance(copy, LayerPlan) or copy.bytes <= _GIB or request.resolved.settings.yes:
+    if copy is None or copy.bytes <= _GIB or request.resolved.settings.yes:
         return
     if not agrees("Copy more than 1 GiB?"):
         raise UsageError(
@@ -65,11 +62,10 @@ def show_copy(request: Request, say: Callable[[str], object], agrees: Callable[[
 
 def _agree_to_home(request: Request, agrees: Callable[[str], bool]) -> None:
     """Ask before a model sees a home folder, where people start agents by mistake."""
-    folder = request.subject.folder
-    keys = () if folder is None or request.resolved.settings.yes else keys_in(folder)
-    if keys and not agrees(f"{readable(str(folder))} is a home folder. Show it to the model, without its keys?"):
+    folder = readable(str(request.subject.folder))
+    if request.shows_home() and not agrees(f"{folder} is a home folder. Show it to the model, without its keys?"):
         raise UsageError(
-            f"{readable(str(folder))} is a home folder, with the keys and files of a person; name the project's own "
+            f"{folder} is a home folder, with the keys and files of a person; name the project's own "
             "folder, or pass --yes to work here (its keys stay hidden)"
         )
 
@@ -152,11 +148,11 @@ def show_patch(result: RunResult) -> None:
     if not result.changed:
         typer.echo("no files changed")
         return
-    patch = Path(result.run_dir) / PATCH
-    with open_regular(patch) as file:
+    folder = Path(result.run_dir)
+    with open_patch(folder) as file:
         lines = stat_lines(patch_stat(file), shutil.get_terminal_size().columns)
     typer.echo("\n" + "\n".join(map(readable, lines)))
-    typer.echo(f"the whole patch: {readable(str(patch))}")
+    typer.echo(f"the whole patch: {readable(str(folder / PATCH))}")
     if result.executed_by_host:
         typer.echo("check these before you use the folder, because your machine may execute them:")
         for path in result.executed_by_host[:_PATHS_SHOWN]:

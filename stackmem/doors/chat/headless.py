@@ -115,13 +115,14 @@ def play_request(words: str, first: Request | Path, *, json: bool, stream: bool,
     with events or open_screen(quiet=quiet, asks=False) as screen:
         answer = _Answer(screen)
         if isinstance(first, Path):
-            user = Person(port=person, observe_frame=screen.observe_frame)
+            user = Person(port=person, observe_frame=screen.observe_frame, observe_reading=screen.observe_reading)
             result = resume(first, {}, os.environ, answer, stop_at_once, person=user).result
         else:
             agree = partial(ask_about_size, as_json=json or stream)
             result = solve(
-                first, os.environ, answer, stop_at_once, agree, say, person, observe_frame=screen.observe_frame
-            )
+                first, os.environ, answer, stop_at_once, agree, say, person, observe_frame=screen.observe_frame,
+                observe_reading=screen.observe_reading,
+            )  # fmt: skip
     if result is None:
         raise UsageError("the conversation has ended; start a new one without --continue and --resume")
     return _show(result, answer, events, as_json=json)
