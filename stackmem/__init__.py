@@ -49,10 +49,10 @@ if TYPE_CHECKING:
     from stackmem.languages.python.inside.api import write_file as write_file
     from stackmem.memory import STRATEGIES, open_strategy
     from stackmem.run.api import open_run, replay, solve
+    from stackmem.run.plugins.loading import Plugin
     from stackmem.run.replays.replay import Replayed
     from stackmem.run.result import RunResult
     from stackmem.settings.tools.own_tools import tool
-    from stackmem.settings.tools.plugins import Plugin
     from stackmem.trace.open_run import Run
     from stackmem.trace.record import Record
     from stackmem.trace.store import TraceReader
@@ -68,7 +68,7 @@ _PLACES = {
         "ModelError", "ProgramError", "RulesDiffer", "StackmemError", "TraceError", "UsageError", "WorkspaceError",
     ),
     "run.api": ("open_run", "replay", "solve"),
-    "settings.tools.plugins": ("Plugin",),
+    "run.plugins.loading": ("Plugin",),
     "settings.tools.own_tools": ("tool",),
     "run.replays.replay": ("Replayed",),
     "run.result": ("RunResult",),

@@ -35,7 +35,7 @@ FEW_AND_LONG = [Path(__file__).parent / name for name in (
     "lab/bench/test_bench.py", "cli/test_shapes.py", "lab/bench/test_agent.py", "run/replays/test_signed.py",
     "doors/serve/ui/test_browser.py", "docs/test_apl_page.py", "lab/worlds/test_worlds.py",
     "formats/images/test_images.py", "history/test_apply.py", "doors/chat/test_tmux.py", "house/test_import_time.py",
-    "doors/gateway/test_clients.py", "settings/tools/test_plugins.py", "review/report/test_questions.py",
+    "doors/gateway/test_clients.py", "run/plugins/test_plugins.py", "review/report/test_questions.py",
     "formats/images/test_image_tasks.py", "review/kept/test_recover.py", "workspace/test_judge.py",
     "doors/gateway/test_gateway_command.py", "providers/test_gemini.py",
 )]  # fmt: skip

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from stackmem.cli.main import main
-from stackmem.settings.tools import plugins
+from stackmem.run.plugins import loading
 
 START = (sys.executable, "-m", "stackmem")
 _READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "GLIBC_")
@@ -130,7 +130,7 @@ def _forget_the_test() -> None:
     warnings.resetwarnings()
     warnings.simplefilter("ignore")
     random.seed()
-    plugins._installed.cache_clear()
+    loading._installed.cache_clear()
     for name in _IMPORTED_AGAIN:
         sys.modules.pop(name, None)
 

@@ -20,7 +20,7 @@ from stackmem.cli.main import main
 from stackmem.languages.language import MODULES
 from stackmem.memory import STRATEGIES
 from stackmem.models.registry import MODELS
-from stackmem.settings.tools import plugins
+from stackmem.run.plugins import loading
 from stackmem.settings.tools.own_tools import TOOLS
 
 REGISTRIES: tuple[dict[str, Any], ...] = (TOOLS, STRATEGIES, MODELS, MODULES)
@@ -69,7 +69,7 @@ def _restored() -> Iterator[None]:
     modules = set(sys.modules)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     descriptors = {number: os.dup(number) for number in (1, 2)}
-    plugins._installed.cache_clear()
+    loading._installed.cache_clear()
     try:
         yield
     finally:
@@ -81,7 +81,7 @@ def _restored() -> Iterator[None]:
         for registry, before in zip(REGISTRIES, registries, strict=True):
             registry.clear()
             registry.update(before)
-        plugins._installed.cache_clear()
+        loading._installed.cache_clear()
         for name in set(sys.modules) - modules:
             if not _ours(getattr(sys.modules[name], "__file__", None)):
                 del sys.modules[name]

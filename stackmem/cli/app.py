@@ -22,7 +22,7 @@ from typer.core import TyperGroup
 from stackmem.core.errors import UsageError
 from stackmem.core.neighbors import COMMANDS as NEIGHBORS_COMMANDS
 from stackmem.core.version import VERSION
-from stackmem.settings.tools.plugin_places import any_plugin
+from stackmem.run.plugins.places import any_plugin
 
 from .catalog import COMMANDS, COMPLETION, DESCRIPTION, EXAMPLES, EXIT_CODES, GROUPS, IN_CONTAINER, ROOT_OPTIONS
 from .container import refuse_without_linux, run_in_container

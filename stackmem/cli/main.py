@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from stackmem.core.errors import StackmemError, way_out
 from stackmem.core.version import VERSION
-from stackmem.settings.tools.plugin_places import any_plugin, ignored_note
+from stackmem.run.plugins.places import any_plugin, ignored_note
 
 from .catalog import COMPLETION
 
@@ -97,7 +97,7 @@ def _blame(error: Exception) -> str:
     """Return a message naming the plug-in whose code raised the error; empty if none did."""
     if not any_plugin():
         return ""
-    from stackmem.settings.tools.plugins import blame
+    from stackmem.run.plugins.loading import blame
 
     return blame(error)
 

@@ -17,9 +17,9 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from stackmem.core.neighbors import neighbor
+from stackmem.run.plugins.loading import PluginTable, load_plugins, no_function, open_table
 from stackmem.settings import directories
 from stackmem.settings.options import LIMIT_OPTIONS, OPTIONS
-from stackmem.settings.tools.plugins import PluginTable, load_plugins, no_function, open_table
 
 from .catalog import COMMANDS
 

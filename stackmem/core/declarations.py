@@ -1,4 +1,4 @@
-"""What tools and facts declare about themselves, once each: the effects of a call, and a fact in words.
+"""Declarations on the classes of tools and facts: the effects of a call, and the words for a fact.
 
 Rule 1: Every fact has a ``voice``. The type checker refuses an event without one, so no event can be invisible.
 Rule 2: A place may display a fact in more detail, and hides only the kinds that it lists.

@@ -48,7 +48,7 @@ def write_json(path: Path, value: Any) -> None:
         raise
 
 
-class UnusableKey(UsageError):  # noqa: N818 - the reason why a key is missing; most callers go on without one
+class UnusableKey(UsageError):  # noqa: N818 - the reason for a missing key; most callers continue without a key
     """A key cannot be read or created. The message gives the reason and the fix."""
 
 

@@ -15,8 +15,8 @@ from stackmem.core.errors import UsageError
 from stackmem.core.facts import RunStarted
 from stackmem.foreign.files import read_regular
 from stackmem.run.companion.find import find_run
+from stackmem.run.plugins.loading import load_plugins
 from stackmem.run.run_folder import PATCH, TRACE
-from stackmem.settings.tools.plugins import load_plugins
 from stackmem.trace.imported import shown_strategy, stated_by_recording
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.record import Record

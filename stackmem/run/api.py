@@ -8,8 +8,8 @@ from pathlib import Path
 
 from stackmem.core.facts import Event
 from stackmem.core.state import State
+from stackmem.run.plugins.loading import load_plugins
 from stackmem.settings.directories import runs_places
-from stackmem.settings.tools.plugins import load_plugins
 from stackmem.trace.open_run import Run
 
 from .companion.find import find_run

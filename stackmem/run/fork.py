@@ -31,9 +31,9 @@ from stackmem.core.version import VERSION
 from stackmem.foreign.files import read_regular, read_regular_text
 from stackmem.memory import open_strategy
 from stackmem.memory.shared.constants import run_constants
+from stackmem.run.plugins.loading import load_plugins
 from stackmem.settings.option_values import ValuePlace, read_value
 from stackmem.settings.options import OPTIONS
-from stackmem.settings.tools.plugins import load_plugins
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.moments import StepMoment, moment_after
 from stackmem.trace.open_run import Run

@@ -20,12 +20,12 @@ from stackmem.core.tool_schemas import offers_jobs, offers_long_commands
 from stackmem.core.tools import OPTIONAL_TOOLS, AskQuestion, HeapLoad, Recall, Remember, Tool, tool_name
 from stackmem.models.endpoint import ANTHROPIC
 from stackmem.models.registry import default_model
+from stackmem.run.plugins.loading import load_plugins
 from stackmem.run.tasks.find import find_task
 from stackmem.run.tasks.reader import read_task
 from stackmem.settings.directories import checkout, runs_dir, sandbox_dir
 from stackmem.settings.options import OPTIONS
 from stackmem.settings.settings import Resolved, Settings, Value, resolve
-from stackmem.settings.tools.plugins import load_plugins
 from stackmem.workspace.clip import shown_name
 from stackmem.workspace.profile import Profile, read_profile
 from stackmem.workspace.project.instructions import Instructions, find_instructions, read_instructions

@@ -26,7 +26,7 @@ from stackmem.core.requests import Effect, RunChecks
 from stackmem.core.state import State
 from stackmem.core.version import VERSION
 from stackmem.models.registry import NOBODY, Model
-from stackmem.settings.tools.plugins import load_plugins
+from stackmem.run.plugins.loading import load_plugins
 from stackmem.trace.lock import Lock
 
 from .assemble import scrubber_of

@@ -13,7 +13,7 @@ import pytest
 import typer
 
 from stackmem.cli.app import app
-from tests.settings.tools.installed import Installed
+from tests.run.plugins.installed import Installed
 from tests.stage import Stage, command, pop
 
 GROUPS = {

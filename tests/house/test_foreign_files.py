@@ -105,7 +105,7 @@ OWN: dict[str, tuple[int, str]] = {
     "stackmem/doors/acp/agent.py": (1, NO_FILE_THERE),
     "stackmem/settings/directories.py": (1, INSTALLED),
     "stackmem/run/tasks/work.py": (1, IN_SANDBOX),
-    "stackmem/settings/tools/plugins.py": (2, INSTALLED),
+    "stackmem/run/plugins/loading.py": (2, INSTALLED),
     "stackmem/trace/lock.py": (2, KERNEL),
     "stackmem/trace/signatures.py": (1, NO_FILE_THERE),
     "stackmem/trace/snapshot.py": (1, WRITES),

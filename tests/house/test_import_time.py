@@ -18,7 +18,7 @@ HEAVY = {
 HELP_NEEDS = {
     "stackmem", "stackmem.__main__", "stackmem.cli", "stackmem.cli.catalog", "stackmem.cli.main",
     "stackmem.cli.root_help", "stackmem.core", "stackmem.core.errors", "stackmem.core.version", "stackmem.foreign",
-    "stackmem.foreign.files", "stackmem.settings", "stackmem.settings.tools", "stackmem.settings.tools.plugin_places",
+    "stackmem.foreign.files", "stackmem.run", "stackmem.run.plugins", "stackmem.run.plugins.places",
 }  # fmt: skip
 SLOW = HEAVY | {"dataclasses", "difflib", "hashlib", "inspect", "json", "pathlib", "subprocess", "typer"}
 # 120 ms if a bare interpreter starts in 15 to 20; the ratio was 3.1 on a busy machine.

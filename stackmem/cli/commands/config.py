@@ -14,11 +14,11 @@ from stackmem.cli.options import JsonArray, argument
 from stackmem.cli.screen.text import escape
 from stackmem.run.assemble import scrubber_of
 from stackmem.run.companion.hooks import find_hooks
+from stackmem.run.plugins.loading import plugin_problems
 from stackmem.run.prepare import find_subject, task_settings
 from stackmem.settings.option_values import without_login
 from stackmem.settings.options import OPTIONS, Option
 from stackmem.settings.settings import Resolved, Value, resolve
-from stackmem.settings.tools.plugins import plugin_problems
 
 
 def command(

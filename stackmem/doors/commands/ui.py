@@ -11,7 +11,7 @@ from stackmem.cli.options import argument, option, runs_folder, switch
 from stackmem.cli.screen.text import readable, say
 from stackmem.core.errors import UsageError
 from stackmem.foreign.installing import install_command
-from stackmem.settings.tools.plugins import load_plugins
+from stackmem.run.plugins.loading import load_plugins
 
 
 def command(

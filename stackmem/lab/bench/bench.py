@@ -19,7 +19,7 @@ from stackmem.core.errors import UsageError
 from stackmem.core.version import VERSION
 from stackmem.models.local_servers import is_known
 from stackmem.models.registry import is_free
-from stackmem.settings.tools.plugins import refuse_unlike_plugins
+from stackmem.run.plugins.loading import refuse_unlike_plugins
 
 from .engine import Engine
 from .estimate import CostEstimates, plan_usd

@@ -19,10 +19,10 @@ from stackmem.models.endpoint import without_login
 from stackmem.models.registry import open_model
 from stackmem.review.measure.metrics import measure
 from stackmem.run.in_memory import MEMORY, is_world
+from stackmem.run.plugins.loading import load_plugins, plugin_digests
 from stackmem.run.tasks.find import find_task
 from stackmem.run.tasks.reader import read_task
 from stackmem.settings.options import suggestion
-from stackmem.settings.tools.plugins import load_plugins, plugin_digests
 
 from .bill import PRICE, billed_by_themselves, priced
 from .looks import refuse_looks

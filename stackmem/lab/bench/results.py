@@ -13,7 +13,7 @@ from typing import Any
 from stackmem.core.errors import TraceError, UsageError
 from stackmem.foreign.databases import SqliteFile
 from stackmem.review.measure.metrics import METRICS, SHIPPED
-from stackmem.settings.tools.plugins import load_plugins
+from stackmem.run.plugins.loading import load_plugins
 
 RESULTS = "results.sqlite"
 _MAX_TEXT_BYTES = 8 << 30

@@ -29,12 +29,12 @@ from stackmem.review.measure.cached_steps import with_prompts
 from stackmem.review.measure.first_loss import first_loss, literals
 from stackmem.review.measure.metrics import measure
 from stackmem.review.measure.moments import Moment
+from stackmem.run.plugins.loading import blame, refuse_unlike_plugins
 from stackmem.run.prepare import prepare
 from stackmem.run.request import Request
 from stackmem.run.result import RunResult
 from stackmem.run.solve import solve
 from stackmem.settings.options import PREFIX
-from stackmem.settings.tools.plugins import blame, refuse_unlike_plugins
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.walk import state_after
 from stackmem.workspace.tree import remove_tree

@@ -28,9 +28,9 @@ from stackmem.lab.bench.suite import SETTINGS, SuiteRequest, merge, read_setting
 from stackmem.lab.bench.trial import Row
 from stackmem.lab.worlds import WORLDS
 from stackmem.models.endpoint import NO_KEY, PROVIDERS
+from stackmem.run.plugins.loading import load_plugins
 from stackmem.settings.option_values import ValuePlace
 from stackmem.settings.options import LIMIT_OPTIONS, OPTIONS
-from stackmem.settings.tools.plugins import load_plugins
 
 if TYPE_CHECKING:
     from stackmem.lab.comparison.bench_archive import BenchArchive

@@ -27,7 +27,7 @@ from stackmem.lab.comparison.own_sessions import answer
 from stackmem.lab.comparison.own_sessions import rows as rows_of_own
 from stackmem.lab.whatif.recorded import parse_strategies
 from stackmem.review.shown_work import shown_work
-from stackmem.settings.tools.plugins import load_plugins
+from stackmem.run.plugins.loading import load_plugins
 from stackmem.trace.long_work import report_work
 
 OWN_RECORDINGS = "mine"

@@ -14,7 +14,7 @@ from stackmem.core.errors import UsageError
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.core.tools import tool_name
 from stackmem.memory import STRATEGIES, Rival, open_strategy
-from stackmem.settings.tools.plugins import load_plugins
+from stackmem.run.plugins.loading import load_plugins
 
 
 def command(

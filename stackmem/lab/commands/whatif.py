@@ -12,7 +12,7 @@ from stackmem.lab.whatif.recorded import WhatIf, WhatIfQuestion, WhatIfRow, pars
 from stackmem.lab.whatif.rendered import WhatIfOutcome
 from stackmem.review.measure.first_loss import FirstLoss
 from stackmem.review.shown_work import shown_work
-from stackmem.settings.tools.plugins import load_plugins
+from stackmem.run.plugins.loading import load_plugins
 
 _PROMPTS, _LOSSES = ("strategy", "peak", "mean"), ("ratio", "first loss", "lost", "gone", "note")
 _HEADS = {

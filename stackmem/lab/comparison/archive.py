@@ -23,7 +23,7 @@ from stackmem.foreign.tree import ArchiveError
 from stackmem.foreign.zips import ZipPacker, opened_zip
 from stackmem.lab.bench.provenance import code_digest, environment, revision
 from stackmem.models.catalog import lookup
-from stackmem.settings.tools.plugins import plugin_digests, refuse_unlike_plugins
+from stackmem.run.plugins.loading import plugin_digests, refuse_unlike_plugins
 
 FORMAT = 1
 MAX_BYTES = 1 << 30

@@ -14,8 +14,8 @@ from stackmem.lab.bench.ledger import read_plan, read_rows
 from stackmem.lab.bench.looks import current_level
 from stackmem.lab.bench.results import RESULTS, read_results, read_suite
 from stackmem.lab.bench.statistics import ALPHA
+from stackmem.run.plugins.loading import load_plugins
 from stackmem.run.run_folder import LEDGER
-from stackmem.settings.tools.plugins import load_plugins
 
 _MAX_FIGURE = 1 << 63
 """The ledger's limit. Sums and powers of larger values would overflow."""

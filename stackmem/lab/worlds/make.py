@@ -21,8 +21,8 @@ from msgspec.structs import replace
 from stackmem.core.errors import UsageError
 from stackmem.foreign.files import read_regular, read_regular_text
 from stackmem.run.in_memory import program_text
+from stackmem.run.plugins.loading import PluginTable, fits, load_plugins, open_table
 from stackmem.run.tasks import work
-from stackmem.settings.tools.plugins import PluginTable, fits, load_plugins, open_table
 from stackmem.workspace.tree import remove_tree
 
 from .families import (

@@ -39,6 +39,7 @@ from stackmem.run.open import open_run
 from stackmem.run.opened import Opened, Person
 from stackmem.run.plan import Edited, must_be_original, plan_kept
 from stackmem.run.play import play
+from stackmem.run.plugins.loading import load_plugins
 from stackmem.run.prepare import prepare_kept
 from stackmem.run.programs.result import ProgramResult, program_result
 from stackmem.run.programs.tools import BUILT_IN
@@ -47,7 +48,6 @@ from stackmem.run.request import EditedProgram
 from stackmem.run.resume import refuse_unbegun
 from stackmem.run.run_folder import HISTORY
 from stackmem.run.stored_request import StoredRequest, read_request
-from stackmem.settings.tools.plugins import load_plugins
 from stackmem.trace.open_run import Run
 from stackmem.trace.program import TextOf, keep_source, program_of, sources_of
 from stackmem.trace.record import Record

@@ -19,8 +19,8 @@ from stackmem.core.text import whole
 from stackmem.languages.calling import with_run_program
 from stackmem.languages.language import INTERPRETERS, LINTED, Finding, Language, language_of, read_with
 from stackmem.languages.running.sources import Loader
+from stackmem.run.plugins.loading import load_plugins
 from stackmem.settings.tools.own_tools import TOOLS
-from stackmem.settings.tools.plugins import load_plugins
 
 from .opening import open_language
 from .prepare import read_program, source_reader, with_config

@@ -20,11 +20,11 @@ from stackmem.languages.language import INTERPRETERS, Language, Launch, language
 from stackmem.languages.operations import Source
 from stackmem.languages.running.sources import Loader, reachable_folders
 from stackmem.models.registry import NOBODY, default_model
+from stackmem.run.plugins.loading import load_plugins
 from stackmem.run.prepare import must_be_text, place_run
 from stackmem.run.request import ProgramRequest, Request, Subject
 from stackmem.settings.settings import resolve
 from stackmem.settings.tools.own_tools import TOOLS
-from stackmem.settings.tools.plugins import load_plugins
 
 from ..frame.bounds import FILE_BYTES, LEVELS
 from .opening import open_language

@@ -12,7 +12,7 @@ from stackmem.models.catalog import rows
 from stackmem.models.local_servers import LOCAL_SERVERS
 from stackmem.models.registry import kinds
 from stackmem.providers.running_servers import running_servers
-from stackmem.settings.tools.plugins import load_plugins
+from stackmem.run.plugins.loading import load_plugins
 
 
 def command(

@@ -32,12 +32,12 @@ from stackmem.run.companion.keys import key_problem
 from stackmem.run.folder_choice import layer_over
 from stackmem.run.models import asked_of, is_small
 from stackmem.run.plan import tool_specs
+from stackmem.run.plugins.loading import plugin_problems
 from stackmem.run.prepare import profile_of
 from stackmem.run.prompts import prompt_text
 from stackmem.run.run_folder import TRACE
 from stackmem.settings.directories import runs_dir, sandbox_dir
 from stackmem.settings.settings import Resolved, resolve
-from stackmem.settings.tools.plugins import plugin_problems
 from stackmem.workspace.project.instructions import Instructions, find_instructions
 from stackmem.workspace.project.project import Project, find_project
 

@@ -13,9 +13,9 @@ from stackmem.core.errors import RulesDiffer, UsageError
 from stackmem.core.facts import Redaction
 from stackmem.core.state import State
 from stackmem.foreign.private import write_json
+from stackmem.run.plugins.loading import load_plugins
 from stackmem.run.result import read_result, result_fields, write_result
 from stackmem.run.run_folder import RESULT, RUN, TRACE, new_run, removed_on_failure
-from stackmem.settings.tools.plugins import load_plugins
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.open_run import Run
 from stackmem.trace.program import keep_source, sources_of

@@ -41,11 +41,11 @@ from stackmem.run.interrupts import Interrupts
 from stackmem.run.open import open_run
 from stackmem.run.opened import Opened, Person
 from stackmem.run.plan import Rehearsed, must_be_original, plan_kept
+from stackmem.run.plugins.loading import load_plugins
 from stackmem.run.ports import Left, Unattended, UserCommand, UserFile
 from stackmem.run.prepare import prepare_kept
 from stackmem.run.programs.tools import BUILT_IN
 from stackmem.run.stored_request import read_request
-from stackmem.settings.tools.plugins import load_plugins
 from stackmem.trace.open_run import Run
 from stackmem.trace.record import Record
 from stackmem.trace.walk import WalkedRecord

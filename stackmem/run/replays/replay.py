@@ -10,9 +10,9 @@ from msgspec import UNSET, Struct
 from stackmem.core.errors import TraceError, UsageError
 from stackmem.core.parallel.facts import FrameReturned, FramesPushed
 from stackmem.run.perform import judge
+from stackmem.run.plugins.loading import load_plugins
 from stackmem.run.result import TraceEnd
 from stackmem.run.run_folder import TRACE, frame_parent
-from stackmem.settings.tools.plugins import load_plugins
 from stackmem.trace.lineage import RunReader, begun_by
 from stackmem.trace.lock import current_outcome
 from stackmem.trace.open_run import Run

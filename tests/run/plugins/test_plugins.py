@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.house.sources import ROOT
-from tests.settings.tools.installed import Installed
+from tests.run.plugins.installed import Installed
 
 BRIEF = '''\
 """``brief``: as ``full``, under another name and another prompt."""

@@ -29,12 +29,12 @@ from stackmem.core.strategy import MemoryStrategy
 from stackmem.memory import STRATEGIES
 from stackmem.models.registry import MODELS, Model, ModelRequest
 from stackmem.settings.options import OPTIONS
+from stackmem.settings.tools.own_tools import TOOLS, from_function, register
 from stackmem.workspace.isolation.launch import Level
 from stackmem.workspace.isolation.levels import WORKSPACES
 from stackmem.workspace.memory import MemoryWorkspace
 
-from .own_tools import TOOLS, from_function, register
-from .plugin_places import GROUP, any_plugin, ignored_plugins, places
+from .places import GROUP, any_plugin, ignored_plugins, places
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution, EntryPoint  # its import takes longer than that of this module

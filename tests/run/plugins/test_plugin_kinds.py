@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.settings.tools.installed import Installed, shown
+from tests.run.plugins.installed import Installed, shown
 
 HEAD = "import stackmem\nfrom stackmem.memory.full import Full\n"
 WORLD = ("--models", "sim/bounded-reader", "--isolation", "memory", "--fsync", "none", "--horizon", "12", "--quiet")
