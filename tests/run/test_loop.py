@@ -1,5 +1,8 @@
 """Whole runs in this process: endings, limits, forced pops, and the model's notices along the way."""
 
+import os
+from collections import deque
+
 import pytest
 from msgspec.structs import replace
 
@@ -24,9 +27,12 @@ from stackmem.core.state import State
 from stackmem.lab.simulated.script_language import parse_script
 from stackmem.lab.simulated.scripted import ScriptedModel
 from stackmem.memory import open_strategy
+from stackmem.models.spoken import overheard
 from stackmem.run.interrupts import Interrupts
 from stackmem.run.loop import run
 from stackmem.run.perform import World as Outside
+from stackmem.run.prepare import prepare
+from stackmem.run.solve import solve
 from stackmem.workspace.outcome import ToolOutcome
 from tests.build import started
 from tests.stage import UNSOLVED, Stage, call, command, events, fails, pop, push
@@ -49,6 +55,19 @@ def test_a_run_is_the_fold_of_its_trace(stage: Stage):
     found = replay(result.run_dir)
     assert (found.outcome, found.events, found.prompts, found.steps) == ("solved", len(seen), 4, 4)
     assert result.records == len(seen) == len(events(result.run_dir))
+
+
+def test_the_progress_of_reading_a_prompt_reaches_the_observer_of_the_run(stage: Stage):
+    shown: list[tuple[int, int]] = []
+    event = '{"prompt_progress": {"processed": 5, "total": 31}}'
+    places = {"model": "demo", "runs_dir": str(stage.runs), "sandbox_dir": str(stage.work)}
+    request = prepare(str(stage.task(pop())), None, places, os.environ, stage.elsewhere)
+    solve(
+        request, os.environ, lambda fact, _: deque(overheard([event] * isinstance(fact, ModelReplied))),
+        observe_reading=lambda read, total: shown.append((read, total)),
+    )  # fmt: skip
+    deque(overheard([event]))  # after the run
+    assert shown == [(5, 31)]
 
 
 @pytest.mark.parametrize("place", ["on_change", "delta", "tail", "system"])
