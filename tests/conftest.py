@@ -22,7 +22,7 @@ from tests.stage import Stage
 CAMPAIGN = os.environ.get("STACKMEM_CAMPAIGN") == "1"
 # Files that take nine seconds or more in a parallel run, the one with the most processor time first.
 FEW_AND_LONG = [Path(__file__).parent / name for name in (
-    "test_benchmarks.py", "run/tasks/test_shipped.py", "docs/test_tutorials.py", "settings/tools/test_plugin_kinds.py",
+    "test_benchmarks.py", "run/tasks/test_shipped.py", "docs/test_tutorials.py", "run/plugins/test_plugin_kinds.py",
     "fuzz/test_fuzz.py", "lab/bench/test_published.py", "house/test_docs.py", "cli/test_solve.py",
     "doors/chat/test_chat.py", "doors/serve/ui/test_keyboard.py", "lab/bench/test_real_sessions.py",
     "simulation/test_simulation.py", "run/test_evil_agents.py", "run/test_resume_killed.py",

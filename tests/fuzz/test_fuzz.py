@@ -70,7 +70,7 @@ def a_reader(data: bytes, place: Path) -> None:
 
 
 def test_a_planted_fault_is_found_and_its_input_made_small(tmp_path: Path):
-    target = Target("planted", a_reader, lambda: [b"xx!yz", b"ayy"], ("errors",), (ValueError,), (b"ab", b"!"))
+    target = Target("planted", a_reader, lambda: [b"xx!yz", b"ayy"], ("core/errors",), (ValueError,), (b"ab", b"!"))
     fuzzer = Fuzzer(target, tmp_path / "place")
     fuzzer.go_on(Random(1), inputs=1_200)
     (fault,) = fuzzer.faults.values()
