@@ -82,10 +82,8 @@ class OwnFolder:
 class Overlay:
     """An overlay over a folder.
 
-    Attributes:
-        folder: The user's folder, which is only read.
-        upper: Folder with only the run's changes.
-        hidden: Paths that the run cannot see.
+    ``folder`` is the user's folder, which is only read. ``upper`` is the folder with only the run's changes. ``hidden``
+    are paths that the run cannot see.
     """
 
     ready: Callable[[], object] = bool

@@ -33,10 +33,8 @@ class Ended(Struct, frozen=True):
 class ProgramInterpreter:
     """Runs the generator from answer to answer, and back to its last question after a halt.
 
-    Attributes:
-        operation: The operation or note that the generator waits for, or its end.
-        frames: Its open frames, outermost first.
-        called: Maps chunk names to the names that the program used for them.
+    ``operation`` is the operation or note that the generator waits for, or its end. ``frames`` are its open frames,
+    outermost first. ``called`` maps chunk names to the names that the program used for them.
     """
 
     def __init__(self, make: Callable[[], Program], *, keep: bool) -> None:

@@ -44,8 +44,7 @@ def sandbox_ended(pid: int) -> None:
 class Tree:
     """The processes that one command started.
 
-    Attributes:
-        contains: Whether all processes die with the first one; otherwise they are found among our own descendants.
+    ``contains`` says whether all processes die with the first one; otherwise they are found among our own descendants.
     """
 
     def __init__(self, *, contains: bool) -> None:

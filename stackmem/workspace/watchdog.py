@@ -37,8 +37,7 @@ class _Sysinfo(ctypes.Structure):
 class Watchdog:
     """Records the machine's state when a command starts; ``look`` compares with it.
 
-    Attributes:
-        workspace: A descriptor on the file system that commands write to.
+    ``workspace`` is a descriptor on the file system that commands write to.
     """
 
     def __init__(self, profile: Profile, workspace: int, *, contained: bool = False) -> None:

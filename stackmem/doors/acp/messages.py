@@ -57,8 +57,7 @@ def is_ignored(message: dict[str, Any]) -> bool:
 class LineTransport:
     """The library's transport over two byte streams.
 
-    Attributes:
-        gone: Called once, in the reading thread, after the editor has closed its end.
+    ``gone`` is called once, in the reading thread, after the editor has closed its end.
     """
 
     def __init__(self, reads: BinaryIO, writes: int, on_disconnect: Callable[[], object]) -> None:

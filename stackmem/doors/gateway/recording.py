@@ -148,8 +148,7 @@ def outcome(folder: Path) -> RunResult:
 class Recording:
     """All runs of one gateway.
 
-    Attributes:
-        forget: Called with the conversations of a run that is closed because too many are open.
+    ``forget`` is called with the conversations of a run that is closed because too many are open.
     """
 
     def __init__(

@@ -49,8 +49,7 @@ class GatewayTerms(Struct, frozen=True):
 class ServedGateway(Struct, frozen=True):
     """A running gateway.
 
-    Attributes:
-        url: The address for most clients, with the token as the first path segment, before the version.
+    ``url`` is the address for most clients, with the token as the first path segment, before the version.
     """
 
     gateway: Gateway

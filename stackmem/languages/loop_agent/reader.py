@@ -211,8 +211,7 @@ The limit keeps files with many unknown keys fast.
 class MappingReader:
     """Reads one mapping. All mappings of a file share one list of faults.
 
-    Attributes:
-        says: The name of the mapping in messages.
+    ``says`` is the name of the mapping in messages.
     """
 
     def __init__(self, tree: Tree, says: str, keys: tuple[str, ...], faults: list[DefinitionFault]) -> None:

@@ -86,9 +86,8 @@ class AgentState:
 class PlaybookState:
     """The program and its agents.
 
-    Attributes:
-        snoop: Whether to show the user the messages between agents.
-        loose: Whether replies by later versions of the contract are read, too.
+    ``snoop`` says whether to show the user the messages between agents. ``loose`` says whether replies by later
+    versions of the contract are read, too.
     """
 
     def __init__(

@@ -102,11 +102,7 @@ _FORMATS = ("full_output", "notes_only")
 
 
 class Calls:
-    """Makes the requests of one evaluation.
-
-    Attributes:
-        kind: Returns the kind of a name; see ``requests.Host``.
-    """
+    """Makes the requests of one evaluation. ``kind`` returns the kind of a name; see ``requests.Host``."""
 
     def __init__(self, host: Any) -> None:
         self._host = host

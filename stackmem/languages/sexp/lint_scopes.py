@@ -22,10 +22,8 @@ class LintFault(Struct, frozen=True):
 class Bound:
     """A name in a scope.
 
-    Attributes:
-        params: The number of arguments of its function, if known.
-        quiet: Whether it may stay unused without a warning.
-        is_result: Whether its value is the result of a task or tool.
+    ``params`` is the number of arguments of its function, if known. ``quiet`` says whether it may stay unused without a
+    warning. ``is_result`` says whether its value is the result of a task or tool.
     """
 
     def __init__(self, at: int, *, quiet: bool, params: int | None = None, is_result: bool = False) -> None:

@@ -44,11 +44,7 @@ class Name:
 
 
 class Form:
-    """A list. The empty list is ``nil``.
-
-    Attributes:
-        end: The exclusive end of its source text.
-    """
+    """A list. The empty list is ``nil``. ``end`` is the exclusive end of its source text."""
 
     __slots__ = ("at", "end", "height", "items", "plan", "planner", "source")
 

@@ -65,9 +65,7 @@ DEFAULT = Budget()
 class Closure:
     """A function with its defining scope.
 
-    Attributes:
-        name: The name given by ``define``; empty for a lambda.
-        form: Its source form.
+    ``name`` is the name given by ``define``; empty for a lambda. ``form`` is its source form.
     """
 
     __slots__ = ("body", "env", "form", "name", "params")

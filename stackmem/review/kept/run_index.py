@@ -21,8 +21,7 @@ _MEASURED_AT_ONCE = 500
 class RunIndex:
     """The runs of one folder, or of its direct subfolders, as in a bench. Safe to use from several threads.
 
-    Attributes:
-        folder: The folder of the runs, or of the folders with runs.
+    ``folder`` is the folder of the runs, or of the folders with runs.
     """
 
     def __init__(self, folder: Path, *, nested: bool = False) -> None:

@@ -13,11 +13,7 @@ from stackmem.trace.store import LONGEST_BYTES
 
 
 class RunTail:
-    """Reads a run that may still be written.
-
-    Attributes:
-        read_bytes: Number of bytes of the trace returned so far.
-    """
+    """Reads a run that may still be written. ``read_bytes`` is the number of bytes of the trace returned so far."""
 
     def __init__(self, run_dir: Path) -> None:
         """Start before the first record, without reading yet."""

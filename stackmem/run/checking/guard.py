@@ -33,11 +33,7 @@ _FOLDER = str(Path(witness.__file__).parent)
 
 
 class CheckGuard:
-    """The guard of one check.
-
-    Attributes:
-        put_back: Names of the restored files.
-    """
+    """The guard of one check. ``put_back`` are names of the restored files."""
 
     def __init__(self, find_files: Callable[[], FoundFiles], command: str) -> None:
         self._find_files = find_files

@@ -80,10 +80,8 @@ def is_plain_name(name: str) -> bool:
 class Family:
     """The family of one run.
 
-    Attributes:
-        run_dir: The directory of the run.
-        first: The directory of the first run.
-        history: The history of the run.
+    ``run_dir`` is the directory of the run. ``first`` is the directory of the first run. ``history`` is the history of
+    the run.
     """
 
     def __init__(self, run_dir: Path, history: History) -> None:
