@@ -15,39 +15,25 @@ VoiceKind = Literal["internal", "run", "reply", "result", "memory", "frame", "no
 
 
 class Behavior(Struct, frozen=True):
-    """The effects of a call, whoever makes it.
+    """The effects of a call, whoever makes it."""
 
-    Attributes:
-        reads_files: It shows content of the workspace.
-        changes_files: It may change the workspace. A snapshot follows it, and resuming restores the files before it.
-        repeatable: It has the same effect whatever the files contain, so resuming does not restore them first.
-        while_closing: It is allowed in a frame that is closed, because it stores something or ends the frame.
-        frame: Whether it starts or ends a frame.
-        bounded: The field whose text may be at most as large as one result that the model sees.
-        hidden: Fields that are offered only by strategies that request them.
-        blank: Required fields that an offer may hide. They are then empty.
-    """
-
-    reads_files: bool = False
+    reads_files: bool = False  # it shows content of the workspace
+    # it may change the workspace. A snapshot follows it, and resuming restores the files before it
     changes_files: bool = False
+    # it has the same effect whatever the files contain, so resuming does not restore them first
     repeatable: bool = False
+    # it is allowed in a frame that is closed, because it stores something or ends the frame
     while_closing: bool = False
-    frame: Literal["", "starts", "ends"] = ""
-    bounded: str = ""
-    hidden: tuple[str, ...] = ()
-    blank: tuple[str, ...] = ()
+    frame: Literal["", "starts", "ends"] = ""  # whether it starts or ends a frame
+    bounded: str = ""  # the field whose text may be at most as large as one result that the model sees
+    hidden: tuple[str, ...] = ()  # fields that are offered only by strategies that request them
+    blank: tuple[str, ...] = ()  # required fields that an offer may hide. They are then empty
 
 
 class Voice(Struct, frozen=True):
-    """A fact in words.
-
-    Attributes:
-        line: One line that says what happened, without the long text.
-        text: The whole text, which a display may fold or cut.
-        failed: Whether something was refused or went wrong.
-    """
+    """A fact in words."""
 
     kind: VoiceKind
-    line: str
-    text: str = ""
-    failed: bool = False
+    line: str  # one line that says what happened, without the long text
+    text: str = ""  # the whole text, which a display may fold or cut
+    failed: bool = False  # whether something was refused or went wrong

@@ -32,26 +32,16 @@ _TIMES = {"": 1, "k": 1_000, "m": 1_000_000}
 
 
 class RunLimit(Struct, frozen=True):
-    """One limit of a run. Prompts, notices, endings, flags, task files and messages are derived from `RUN_LIMITS`.
+    """One limit of a run. Prompts, notices, endings, flags, task files and messages are derived from `RUN_LIMITS`."""
 
-    Attributes:
-        field: The field of `Limits`. The setting has the same name after ``max_``.
-        unit: As the model reads it.
-        used: Returns how much of it a run has used.
-        increase: A reasonable increase, for error messages.
-        integer: Whether it is a whole number.
-        priced: Whether it applies only to a run whose costs are known.
-        near: The remaining amount at which the model gets a notice; 0 for a share of the limit, `TOLD_AT`.
-    """
-
-    field: str
+    field: str  # the field of `Limits`. The setting has the same name after ``max_``
     ending: Ending
-    unit: str
-    used: Callable[[State], float]
-    increase: str
-    integer: bool = False
-    priced: bool = False
-    near: int = 0
+    unit: str  # as the model reads it
+    used: Callable[[State], float]  # returns how much of it a run has used
+    increase: str  # a reasonable increase, for error messages
+    integer: bool = False  # whether it is a whole number
+    priced: bool = False  # whether it applies only to a run whose costs are known
+    near: int = 0  # the remaining amount at which the model gets a notice; 0 for a share of the limit, `TOLD_AT`
 
     @property
     def setting(self) -> str:

@@ -46,58 +46,36 @@ from .tools import WorkspaceCall
 
 
 class AskModel(Struct, frozen=True):
-    """Request one reply. Answered by ``ModelReplied`` or ``ModelFailed``.
-
-    Attributes:
-        step: The step number that this reply will have, from 1.
-        facts: Number of model facts (replies and failures) so far. A scripted model depends on the request and this.
-        attempt: 1 for the first try of this step.
-        wait_seconds: How long to wait before the request, without jitter.
-        frame: Name of the running frame.
-        depth: Its depth; the root is 0.
-        chunks: Names of the chunks on the heap.
-        model: The model to ask if it is not the run's own; otherwise empty.
-        left_seconds: The seconds left for the run, including the wait before the request. None without a limit.
-        expects: "call" if only a tool call continues the work, "any" if a plain answer would end the user's request,
-            "text" if the reply is not searched for calls.
-        reply_tokens: The maximum length of the reply in this run. None uses the model's own limit.
-        announced: Tools that the conversation announced, in addition to those of the view.
-        reads_together: Whether the reply may have several calls, if all of them only read.
-        parallel: Name of the parallel frame that this run is; empty elsewhere.
-        facts_before: Number of model facts before that frame; 0 elsewhere.
-        image: Returns the bytes of the view's images. Set when the request is performed.
-    """
+    """Request one reply. Answered by ``ModelReplied`` or ``ModelFailed``."""
 
     view: View
-    step: int
-    facts: int
-    attempt: int = 1
-    wait_seconds: float = 0.0
-    frame: str = "root"
-    depth: int = 0
-    chunks: tuple[str, ...] = ()
-    model: str = ""
+    step: int  # the step number that this reply will have, from 1
+    facts: int  # number of model facts (replies and failures) so far. A scripted model depends on the request and this
+    attempt: int = 1  # 1 for the first try of this step
+    wait_seconds: float = 0.0  # how long to wait before the request, without jitter
+    frame: str = "root"  # name of the running frame
+    depth: int = 0  # its depth; the root is 0
+    chunks: tuple[str, ...] = ()  # names of the chunks on the heap
+    model: str = ""  # the model to ask if it is not the run's own; otherwise empty
+    # the seconds left for the run, including the wait before the request. None without a limit
     left_seconds: float | None = None
+    # "call" if only a tool call continues the work, "any" if a plain answer would end the user's request, "text" if the
+    # reply is not searched for calls
     expects: Literal["call", "any", "text"] = "call"
-    reply_tokens: int | None = None
-    announced: tuple[ToolSpec, ...] = ()
-    reads_together: bool = False
-    parallel: str = ""
-    facts_before: int = 0
-    image: ImageBytes = no_image
+    reply_tokens: int | None = None  # the maximum length of the reply in this run. None uses the model's own limit
+    announced: tuple[ToolSpec, ...] = ()  # tools that the conversation announced, in addition to those of the view
+    reads_together: bool = False  # whether the reply may have several calls, if all of them only read
+    parallel: str = ""  # name of the parallel frame that this run is; empty elsewhere
+    facts_before: int = 0  # number of model facts before that frame; 0 elsewhere
+    image: ImageBytes = no_image  # returns the bytes of the view's images. Set when the request is performed
 
 
 class Compact(Struct, frozen=True):
-    """Request a summary that replaces a frame's conversation. Answered by ``ContextCompacted`` or ``ModelFailed``.
-
-    Attributes:
-        frame: Id of the running frame.
-        up_to_step: The last reply that the summary covers, including its answer.
-    """
+    """Request a summary that replaces a frame's conversation. Answered by ``ContextCompacted`` or ``ModelFailed``."""
 
     ask: AskModel
-    frame: str
-    up_to_step: int
+    frame: str  # id of the running frame
+    up_to_step: int  # the last reply that the summary covers, including its answer
 
 
 class AskWords(Struct, frozen=True):
@@ -107,20 +85,14 @@ class AskWords(Struct, frozen=True):
 
 
 class UseTool(Struct, frozen=True):
-    """Perform a workspace call. Answered by ``ToolReturned``.
-
-    Attributes:
-        shown_bytes: The text of the result is clipped to this many bytes of UTF-8.
-        sources: Paths whose digests the answer includes.
-        unread: The model has not seen the file that it would change. If the file exists, it is shown instead.
-        longest: Maximum number of seconds that the model may request for a command; 0 if it may not request any.
-    """
+    """Perform a workspace call. Answered by ``ToolReturned``."""
 
     call: WorkspaceCall | JobCall
-    shown_bytes: int
-    sources: tuple[str, ...] = ()
+    shown_bytes: int  # the text of the result is clipped to this many bytes of UTF-8
+    sources: tuple[str, ...] = ()  # paths whose digests the answer includes
+    # the model has not seen the file that it would change. If the file exists, it is shown instead
     unread: bool = False
-    longest: int = 0
+    longest: int = 0  # maximum number of seconds that the model may request for a command; 0 if it may not request any
 
 
 class UseOwnTool(Struct, frozen=True):
@@ -169,41 +141,30 @@ class InvokeTool(Struct, frozen=True):
     Built in: ``shell(command, working_directory?, env?)`` returns ``{stdout, stderr, exit_code}``; ``read_file(path)``
     the text; ``write_file(path, content)`` and ``make_directory(path)`` nothing; ``list_files(path?)`` a list of paths.
     Relative paths refer to the workspace. Every other name is one of the user's own tools.
-
-    Attributes:
-        timeout_seconds: Time limit of a command, at most 3,600. None uses the run's own limit.
     """
 
     tool: str
     arguments: dict[str, Any] = {}
-    timeout_seconds: float | None = None
+    timeout_seconds: float | None = None  # time limit of a command, at most 3,600. None uses the run's own limit
 
 
 class LoadSource(Struct, frozen=True):
-    """Read a source (a program, a library, a configuration). Answered by ``SourceLoaded``.
+    """Read a source (a program, a library, a configuration). Answered by ``SourceLoaded``."""
 
-    Attributes:
-        path: Relative to the folder of ``beside``.
-        beside: The source that refers to this one; empty is the program itself. ``stackmem:NAME`` is a packaged one.
-        listing: List a folder instead: one name per line, sorted.
-    """
-
-    path: str
+    path: str  # relative to the folder of ``beside``
+    # the source that refers to this one; empty is the program itself. ``stackmem:NAME`` is a packaged one
     beside: str = ""
-    listing: bool = False
+    listing: bool = False  # list a folder instead: one name per line, sorted
 
 
 class AskUser(Struct, frozen=True):
     """Ask the user a question. Answered by ``UserAnswered``.
 
     Without an answer the run ends as ``input_needed`` and can be resumed.
-
-    Attributes:
-        options: Suggested answers. The user may answer something else.
     """
 
     question: str
-    options: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()  # suggested answers. The user may answer something else
 
 
 class AskPerson(Struct, frozen=True):
@@ -211,36 +172,22 @@ class AskPerson(Struct, frozen=True):
 
 
 class AskPermission(Struct, frozen=True):
-    """Ask the user for permission for a call. Answered by ``PersonDecided``.
+    """Ask the user for permission for a call. Answered by ``PersonDecided``."""
 
-    Attributes:
-        tool: The tool's name.
-        about: The command, the path or the arguments of the call.
-        detail: The new content of a file, or its change. Empty for other calls.
-        outside: Whether the call leaves the sandbox.
-        rule: The permission rule that asks, as messages spell it. Empty if none does.
-        frame: The parallel frame that makes the call, as the user sees it. Empty for other frames.
-    """
-
-    tool: str
-    about: str
-    detail: str = ""
-    outside: bool = False
-    rule: str = ""
-    frame: str = ""
+    tool: str  # the tool's name
+    about: str  # the command, the path or the arguments of the call
+    detail: str = ""  # the new content of a file, or its change. Empty for other calls
+    outside: bool = False  # whether the call leaves the sandbox
+    rule: str = ""  # the permission rule that asks, as messages spell it. Empty if none does
+    frame: str = ""  # the parallel frame that makes the call, as the user sees it. Empty for other frames
 
 
 class RunHook(Struct, frozen=True):
-    """Run a hook, a command of the user. Answered by ``HookRan``.
-
-    Attributes:
-        given: The input of the command, as JSON.
-        sources: As in ``UseTool``, for a hook that runs in the workspace.
-    """
+    """Run a hook, a command of the user. Answered by ``HookRan``."""
 
     hook: Hook
-    given: str
-    sources: tuple[str, ...] = ()
+    given: str  # the input of the command, as JSON
+    sources: tuple[str, ...] = ()  # as in ``UseTool``, for a hook that runs in the workspace
 
 
 class Wait(Struct, frozen=True):
@@ -250,26 +197,18 @@ class Wait(Struct, frozen=True):
 
 
 class Parallel(Struct, frozen=True):
-    """Run several effects of one program in parallel. Answered by one fact per branch, in any order.
+    """Run several effects of one program in parallel. Answered by one fact per branch, in any order."""
 
-    Attributes:
-        branches: Number of each branch (the ``branch`` of its fact) and its effect, in the order requested. Effects
-            that must not overlap with others run separately.
-        most: How many may run at a time.
-    """
-
+    # number of each branch (the ``branch`` of its fact) and its effect, in the order requested. Effects that must not
+    # overlap with others run separately
     branches: tuple[tuple[int, AskModel | InvokeTool | LoadSource], ...]
-    most: int = 4
+    most: int = 4  # how many may run at a time
 
 
 class RunFrames(Struct, frozen=True):
-    """Run parallel frames, each in a run of its own. Answered by ``FrameReturned``, first for the first of them.
+    """Run parallel frames, each in a run of its own. Answered by ``FrameReturned``, first for the first of them."""
 
-    Attributes:
-        frames: Ids of the frames that have not returned, in push order.
-    """
-
-    frames: tuple[str, ...]
+    frames: tuple[str, ...]  # ids of the frames that have not returned, in push order
 
 
 class ReturnedFiles(Struct, frozen=True):
@@ -281,17 +220,11 @@ class ReturnedFiles(Struct, frozen=True):
 
 
 class MergeFrames(Struct, frozen=True):
-    """Merge the files of parallel frames into the workspace. Answered by ``FramesMerged``.
+    """Merge the files of parallel frames into the workspace. Answered by ``FramesMerged``."""
 
-    Attributes:
-        frames: In push order.
-        tree: The workspace when they began.
-        sources: As in ``UseTool``.
-    """
-
-    frames: tuple[ReturnedFiles, ...]
-    tree: str
-    sources: tuple[str, ...] = ()
+    frames: tuple[ReturnedFiles, ...]  # in push order
+    tree: str  # the workspace when they began
+    sources: tuple[str, ...] = ()  # as in ``UseTool``
 
 
 Effect = (

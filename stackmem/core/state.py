@@ -34,47 +34,33 @@ from .tools import Call
 
 
 class Registers(Struct, frozen=True):
-    """Read-only registers, set when a frame is pushed. R2 is unassigned.
+    """Read-only registers, set when a frame is pushed. R2 is unassigned."""
 
-    Attributes:
-        intent: R0, why the frame exists.
-        return_spec: R1, what its result must look like.
-        constraint: R3, free text or enforced limits.
-    """
-
-    intent: str
-    return_spec: str
-    constraint: str = ""
+    intent: str  # r0, why the frame exists
+    return_spec: str  # r1, what its result must look like
+    constraint: str = ""  # r3, free text or enforced limits
 
 
 class Reply(Struct, frozen=True):
-    """A turn of the model.
-
-    Attributes:
-        step: Number of the reply in the run, from 1.
-        seconds: The run's clock in seconds when the reply was requested; 0 if the clock is not read in this run.
-    """
+    """A turn of the model."""
 
     parts: tuple[ReplyPart, ...]
     stop: Stop
-    step: int
+    step: int  # number of the reply in the run, from 1
+    # the run's clock in seconds when the reply was requested; 0 if the clock is not read in this run
     seconds: float = 0.0
 
 
 class Result(Struct, frozen=True):
-    """The answer to one call.
-
-    Attributes:
-        heap, step: The heap and the step when the answer was given.
-        read: The chunks that it added to the conversation.
-    """
+    """The answer to one call."""
 
     call_id: str
     text: str
     failed: bool
+    # heap, step: the heap and the step when the answer was given
     heap: Heap
     step: int
-    read: tuple[str, ...] = ()
+    read: tuple[str, ...] = ()  # the chunks that it added to the conversation
     images: Images = UNSET
 
 
@@ -87,17 +73,14 @@ class Notice(Struct, frozen=True):
 
 
 class Compaction(Struct, frozen=True):
-    """A summary by the model that replaces the conversation up to a reply and its answer.
-
-    Attributes:
-        step, heap: Number of replies of the run when it was written, and the heap then.
-        block: The provider's own summary, if the provider wrote it. It is sent back unchanged.
-    """
+    """A summary by the model that replaces the conversation up to a reply and its answer."""
 
     text: str
     up_to_step: int
+    # step, heap: number of replies of the run when it was written, and the heap then
     step: int
     heap: Heap
+    # the provider's own summary, if the provider wrote it. It is sent back unchanged
     block: dict[str, Any] | None = None
 
 
@@ -105,67 +88,44 @@ Turn = Reply | Result | Notice | Compaction
 
 
 class Frame(Struct, frozen=True):
-    """One scope of work, with its own conversation.
+    """One scope of work, with its own conversation."""
 
-    Attributes:
-        id, depth: ``frame-N``, and 0 for the root ``frame-0``.
-        task: The whole task text in the root, empty elsewhere.
-        missing: Names of chunks that its objective or context mentions but that did not exist at the push.
-        parent: The id of the frame that pushed it. Empty for the root.
-        call_id: The parent's call that its result answers.
-        opened: The heap at the push.
-        turns: Its conversation, oldest first. Kept after the pop.
-        started_step, started_tokens, started_seconds: Totals of the run at the push, from which its limits count.
-        opened_chars: Estimated characters of this frame's prompt before any turn.
-        prompt_tokens: Prompt tokens of the last reply in this frame; 0 before the first and after a compaction.
-        chars: Characters added to the prompt since that reply, or of the whole prompt if there is none.
-        refused: Calls refused since the frame was closed.
-        told: Codes of the notices that this frame has received.
-        program: ``steps`` if a program continues in this frame, ``work`` if the agent works in it for a program. Empty
-            if no program pushed it.
-        schema: JSON text of the schema that its result must fit, or empty.
-        unfit: Number of results so far that did not fit the schema.
-        pushed_at: Depth from which the agent's own pushes count: 0, or that of the program's frame.
-        model: The model of this frame and of those pushed from it. Empty for the run's own.
-        window_tokens: The window of that model, known after its first reply; otherwise 0.
-        request: Whether the frame handles a user's request, which is its task.
-        related: Earlier requests that may matter for a user's request, as it shows them.
-        standing: The user's standing words at the push, for a frame that the agent pushed.
-        standing_seen: Number of changes of them that its prompt contains; -1 if a summary replaced them.
-        standing_step: Number of replies of the run when its prompt last got some of them.
-    """
-
+    # id, depth: ``frame-N``, and 0 for the root ``frame-0``
     id: str
     name: str
     depth: int
     registers: Registers
     context: str
-    opened: Heap
-    turns: Log[Turn]
-    task: str = ""
+    opened: Heap  # the heap at the push
+    turns: Log[Turn]  # its conversation, oldest first. Kept after the pop
+    task: str = ""  # the whole task text in the root, empty elsewhere
     verify: str = ""
+    # names of chunks that its objective or context mentions but that did not exist at the push
     missing: tuple[str, ...] = ()
-    parent: str = ""
-    call_id: str = ""
+    parent: str = ""  # the id of the frame that pushed it. Empty for the root
+    call_id: str = ""  # the parent's call that its result answers
+    # started_step, started_tokens, started_seconds: totals of the run at the push, from which its limits count
     started_step: int = 0
     started_tokens: int = 0
     started_seconds: float = 0.0
-    opened_chars: int = 0
-    prompt_tokens: int = 0
-    chars: int = 0
-    refused: int = 0
-    told: frozenset[str] = frozenset()
+    opened_chars: int = 0  # estimated characters of this frame's prompt before any turn
+    prompt_tokens: int = 0  # prompt tokens of the last reply in this frame; 0 before the first and after a compaction
+    chars: int = 0  # characters added to the prompt since that reply, or of the whole prompt if there is none
+    refused: int = 0  # calls refused since the frame was closed
+    told: frozenset[str] = frozenset()  # codes of the notices that this frame has received
+    # ``steps`` if a program continues in this frame, ``work`` if the agent works in it for a program. Empty if no
+    # program pushed it
     program: str = ""
-    schema: str = ""
-    unfit: int = 0
-    pushed_at: int = 0
-    model: str = ""
-    window_tokens: int = 0
-    request: bool = False
-    related: str = ""
-    standing: str = ""
-    standing_seen: int = 0
-    standing_step: int = 0
+    schema: str = ""  # JSON text of the schema that its result must fit, or empty
+    unfit: int = 0  # number of results so far that did not fit the schema
+    pushed_at: int = 0  # depth from which the agent's own pushes count: 0, or that of the program's frame
+    model: str = ""  # the model of this frame and of those pushed from it. Empty for the run's own
+    window_tokens: int = 0  # the window of that model, known after its first reply; otherwise 0
+    request: bool = False  # whether the frame handles a user's request, which is its task
+    related: str = ""  # earlier requests that may matter for a user's request, as it shows them
+    standing: str = ""  # the user's standing words at the push, for a frame that the agent pushed
+    standing_seen: int = 0  # number of changes of them that its prompt contains; -1 if a summary replaced them
+    standing_step: int = 0  # number of replies of the run when its prompt last got some of them
     caller: ProgramState | None = None  # the program that runs below the one of this frame, if any
 
     @property
@@ -185,76 +145,54 @@ class PoppedFrame(Struct, frozen=True):
 
 
 class Pending(Struct, frozen=True):
-    """A reply whose calls are not answered yet.
-
-    Attributes:
-        call: The first call as an instance of its tool's class. None if it is invalid.
-        digests, verified: Digests of the sources that it names, and the outcome of the verify command, once known.
-        decided, earlier, hooked: The user's decision, the result of a search, and the hooks that ran before the call.
-        first: Whether the first call is performed and the others are answered as not performed.
-        together: Whether the calls only read and are all answered (guidance/reading.py). Answered ones are left out.
-        used: Bytes of the results of the same reply so far.
-        words: Notices that follow the last result.
-        refused: Whether an earlier call of the reply was refused because the frame is closed.
-    """
+    """A reply whose calls are not answered yet."""
 
     calls: tuple[ToolCall, ...]
     stop: Stop
-    call: Call | None = None
+    call: Call | None = None  # the first call as an instance of its tool's class. None if it is invalid
+    # digests, verified: digests of the sources that it names, and the outcome of the verify command, once known
     digests: dict[str, str] | None = None
     verified: VerifyReturned | None = None
+    # decided, earlier, hooked: the user's decision, the result of a search, and the hooks that ran before the call
     decided: PersonDecided | None = None
     earlier: RecallFound | None = None
     hooked: tuple[HookRan, ...] = ()
-    first: bool = False
+    first: bool = False  # whether the first call is performed and the others are answered as not performed
+    # whether the calls only read and are all answered (guidance/reading.py). Answered ones are left out
     together: bool = False
-    used: int = 0
-    words: tuple[str, ...] = ()
-    refused: bool = False
+    used: int = 0  # bytes of the results of the same reply so far
+    words: tuple[str, ...] = ()  # notices that follow the last result
+    refused: bool = False  # whether an earlier call of the reply was refused because the frame is closed
 
 
 class Grant(Struct, frozen=True):
-    """A permission for longer than one call.
-
-    Attributes:
-        pattern: As in ``PersonDecided``.
-        frame: Id of the frame with which it ends. Empty if it is valid for the session.
-    """
+    """A permission for longer than one call."""
 
     tool: str
-    pattern: str
-    frame: str
+    pattern: str  # as in ``PersonDecided``
+    frame: str  # id of the frame with which it ends. Empty if it is valid for the session
 
 
 class Session(Struct, frozen=True):
-    """The status of a conversation with a user.
-
-    Attributes:
-        requests, request: Number of requests so far, and a request that has no frame yet.
-        working: Whether a request is in progress or about to start.
-        stopped: Whether the user stopped the request and its frames still have to be popped.
-        standing: The user's standing words, as changes from the first to the last.
-        said: What the user said, without commands.
-        ran, images: Commands of the user, and attached files and images, which the model has not read yet.
-        planning, steps: Whether plan mode is on; the requests for steps of an accepted plan that have not started.
-        unasked: A request that the model must still be asked about (conversation/upkeep.py).
-        compacting: Whether the user asked for a summary that is not written yet.
-    """
+    """The status of a conversation with a user."""
 
     rules: SessionRules
+    # requests, request: number of requests so far, and a request that has no frame yet
     requests: int = 0
     request: str = ""
-    working: bool = False
-    stopped: bool = False
+    working: bool = False  # whether a request is in progress or about to start
+    stopped: bool = False  # whether the user stopped the request and its frames still have to be popped
     grants: tuple[Grant, ...] = ()
-    standing: Changes = ()
-    said: Log[UserMessage] = field(default_factory=Log)
+    standing: Changes = ()  # the user's standing words, as changes from the first to the last
+    said: Log[UserMessage] = field(default_factory=Log)  # what the user said, without commands
+    # planning, steps: whether plan mode is on; the requests for steps of an accepted plan that have not started
     planning: bool = False
     steps: tuple[str, ...] = ()
-    unasked: str = ""
+    unasked: str = ""  # a request that the model must still be asked about (conversation/upkeep.py)
+    # ran, images: commands of the user, and attached files and images, which the model has not read yet
     ran: tuple[str, ...] = ()
     images: tuple[ImageRef, ...] = ()
-    compacting: bool = False
+    compacting: bool = False  # whether the user asked for a summary that is not written yet
 
 
 class State(Struct, frozen=True):

@@ -323,21 +323,14 @@ Call = WorkspaceCall | JobCall | PushFrame | PushFrames | StartCall | PopCall | 
 
 
 class Offer(Struct, frozen=True):
-    """A tool with hidden fields or its own wording.
+    """A tool with hidden fields or its own wording."""
 
-    Attributes:
-        call: The tool.
-        hidden: Fields that the model does not see. A call with one of them is refused.
-        text: The description for the model, in place of the docstring.
-        words: Pairs of a field and its description, which replaces the original.
-        spelled: List the fields after the text, as in ``{name, store[]?}``, with a schema that accepts any object, in a
-            fifth of the schema's tokens. The call is still checked.
-    """
-
-    call: type[Call]
-    hidden: tuple[str, ...] = ()
-    text: str = ""
-    words: tuple[tuple[str, str], ...] = ()
+    call: type[Call]  # the tool
+    hidden: tuple[str, ...] = ()  # fields that the model does not see. A call with one of them is refused
+    text: str = ""  # the description for the model, in place of the docstring
+    words: tuple[tuple[str, str], ...] = ()  # pairs of a field and its description, which replaces the original
+    # list the fields after the text, as in ``{name, store[]?}``, with a schema that accepts any object, in a fifth of
+    # the schema's tokens. The call is still checked
     spelled: bool = False
 
 

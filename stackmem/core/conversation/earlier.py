@@ -116,15 +116,10 @@ class _LoggedRequest(Struct, frozen=True):
 
 
 class _Requests(Struct, frozen=True):
-    """The part of the log that is listed.
+    """The part of the log that is listed."""
 
-    Attributes:
-        most: Maximum length.
-        shortened: Number of the last request when the log was shortened; 0 if it never was.
-    """
-
-    most: int
-    shortened: int = 0
+    most: int  # maximum length
+    shortened: int = 0  # number of the last request when the log was shortened; 0 if it never was
     entries: tuple[_LoggedRequest, ...] = ()
 
 

@@ -20,13 +20,9 @@ _REPEATS = frozenset({"recall", "heap_read", "heap_load"})
 
 
 class RecalledPassage(Struct, frozen=True):
-    """A piece of text with its place.
+    """A piece of text with its place."""
 
-    Attributes:
-        source: Where it is from, such as ``request 3, result``.
-    """
-
-    source: str
+    source: str  # where it is from, such as ``request 3, result``
     text: str
 
 

@@ -27,26 +27,18 @@ _QUOTED_CHARS = 80
 
 
 class StandingChange(Struct, frozen=True, omit_defaults=True):
-    """A change of the standing words: an entry that was added, or removed if ``text`` is empty.
+    """A change of the standing words: an entry that was added, or removed if ``text`` is empty."""
 
-    Attributes:
-        number: Number of the entry, from 1. Numbers are never used twice.
-        request: Number of the request in or after which it changed; 0 before the first request. Never decreases.
-        source: Number of the request in which the user said it.
-        by: The origin: the user with a command, the agent with ``remember``, the rules because of its wording, or the
-            question after a request (upkeep.py).
-        replaces: Number of the entry that it replaces; 0 if it replaces none.
-        earlier: Whether the entry comes from an earlier conversation about the folder.
-    """
-
-    number: int
-    request: int
-    source: int = 0
+    number: int  # number of the entry, from 1. Numbers are never used twice
+    request: int  # number of the request in or after which it changed; 0 before the first request. Never decreases
+    source: int = 0  # number of the request in which the user said it
     text: str = ""
     kind: Kind = "rule"
+    # the origin: the user with a command, the agent with ``remember``, the rules because of its wording, or the
+    # question after a request (upkeep.py)
     by: Literal["user", "agent", "wording", "upkeep"] = "user"
-    replaces: int = 0
-    earlier: bool = False
+    replaces: int = 0  # number of the entry that it replaces; 0 if it replaces none
+    earlier: bool = False  # whether the entry comes from an earlier conversation about the folder
 
     @property
     def line(self) -> str:

@@ -59,18 +59,13 @@ _HEADS = {
 
 
 class FrameFinding(Struct, frozen=True):
-    """Something that a frame discovered.
-
-    Attributes:
-        text: How the model reads it.
-        mentions: Texts of which one must occur in what is handed over. Words separated by blanks may be apart.
-        turn: Position of the turn in which it was found.
-    """
+    """Something that a frame discovered."""
 
     kind: Literal["command", "file", "result", "rule"]
-    text: str
+    text: str  # how the model reads it
+    # texts of which one must occur in what is handed over. Words separated by blanks may be apart
     mentions: tuple[str, ...]
-    turn: int
+    turn: int  # position of the turn in which it was found
 
 
 class _Exchange(Struct, frozen=True):

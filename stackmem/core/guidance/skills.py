@@ -16,27 +16,16 @@ _PROGRAM = "program/"
 
 
 class Skill(Struct, frozen=True, omit_defaults=True):
-    """A skill as the run found it at its start.
+    """A skill as the run found it at its start."""
 
-    Attributes:
-        name: Its name; its chunk is called ``skill/NAME``.
-        description: What it does and when to use it, on one line.
-        content: The text of its ``SKILL.md`` without the front matter, and a list of its other files.
-        source: Its ``SKILL.md``: a path in the workspace, or ``~/PATH`` for a skill of the user.
-        digest: The SHA-256 of that file; empty if it was too large to compare.
-        files: Whether the skill has other files.
-        program: Whether it describes a program; its chunk is then called ``program/NAME``.
-        listed: What the heap index calls it. Older runs list programs as skills.
-    """
-
-    name: str
-    description: str
-    content: str
-    source: str
-    digest: str = ""
-    files: bool = False
-    program: bool = False
-    listed: Literal["skill", "program"] = "skill"
+    name: str  # its name; its chunk is called ``skill/NAME``
+    description: str  # what it does and when to use it, on one line
+    content: str  # the text of its ``SKILL.md`` without the front matter, and a list of its other files
+    source: str  # its ``SKILL.md``: a path in the workspace, or ``~/PATH`` for a skill of the user
+    digest: str = ""  # the SHA-256 of that file; empty if it was too large to compare
+    files: bool = False  # whether the skill has other files
+    program: bool = False  # whether it describes a program; its chunk is then called ``program/NAME``
+    listed: Literal["skill", "program"] = "skill"  # what the heap index calls it. Older runs list programs as skills
 
     @property
     def chunk(self) -> str:

@@ -16,22 +16,15 @@ CHARS_PER_TOKEN = 2.5
 
 
 class ImageRef(Struct, frozen=True):
-    """An image of a run, which the run stores under its digest.
+    """An image of a run, which the run stores under its digest."""
 
-    Attributes:
-        digest: SHA-256 of the stored bytes, in hex.
-        media: The media type, such as ``image/png``.
-        bytes: The size of the stored bytes.
-        width, height: In pixels, as stored.
-        tokens: What it takes of a prompt, by the rule of the run's model.
-    """
-
-    digest: str
-    media: str
-    bytes: int
+    digest: str  # SHA-256 of the stored bytes, in hex
+    media: str  # the media type, such as ``image/png``
+    bytes: int  # the size of the stored bytes
+    # width, height: in pixels, as stored
     width: int
     height: int
-    tokens: int
+    tokens: int  # what it takes of a prompt, by the rule of the run's model
 
 
 Images = tuple[ImageRef, ...] | UnsetType

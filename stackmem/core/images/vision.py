@@ -14,23 +14,14 @@ Rule = Literal["claude", "claude-high", "openai-tiles", "openai-patches", "gemin
 
 
 class Vision(Struct, frozen=True):
-    """How a model takes images, recorded at the start of a run.
+    """How a model takes images, recorded at the start of a run."""
 
-    Attributes:
-        rule: How the provider counts the tokens of an image.
-        longest_edge: Pixels of the longer side to which a larger image is scaled down.
-        most_tokens: Tokens of one image to which a larger image is scaled down.
-        image_bytes: Maximum size of one image.
-        images: Maximum number of images in one request.
-        request_bytes: Maximum size of all images of one request together.
-    """
-
-    rule: Rule
-    longest_edge: int
-    most_tokens: int
-    image_bytes: int
-    images: int
-    request_bytes: int
+    rule: Rule  # how the provider counts the tokens of an image
+    longest_edge: int  # pixels of the longer side to which a larger image is scaled down
+    most_tokens: int  # tokens of one image to which a larger image is scaled down
+    image_bytes: int  # maximum size of one image
+    images: int  # maximum number of images in one request
+    request_bytes: int  # maximum size of all images of one request together
 
     def tokens(self, width: int, height: int) -> int:
         return _RULES[self.rule](width, height)

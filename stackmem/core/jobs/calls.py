@@ -52,56 +52,35 @@ JobCall = ListJobs | ReadJob | StopJob
 
 
 class JobNumbers(Struct, frozen=True):
-    """The jobs that the answer to a call starts or reports.
+    """The jobs that the answer to a call starts or reports."""
 
-    Attributes:
-        started: The job that the call started; 0 if none.
-        ended: The jobs that the answer reports as ended.
-    """
-
-    started: int = 0
-    ended: tuple[int, ...] = ()
+    started: int = 0  # the job that the call started; 0 if none
+    ended: tuple[int, ...] = ()  # the jobs that the answer reports as ended
 
 
 class EndedJob(Struct, frozen=True):
-    """A job that ended.
-
-    Attributes:
-        command: Its command, on one line and shortened.
-        how: How and after what time it ended.
-        tail: The end of its output.
-    """
+    """A job that ended."""
 
     number: int
-    command: str
-    how: str
-    tail: str = ""
+    command: str  # its command, on one line and shortened
+    how: str  # how and after what time it ended
+    tail: str = ""  # the end of its output
 
 
 class RunningJob(Struct, frozen=True):
-    """A job that runs, as far as the run knows.
-
-    Attributes:
-        frame: Id of the frame with which it ends.
-    """
+    """A job that runs, as far as the run knows."""
 
     number: int
     command: str
-    frame: str
+    frame: str  # id of the frame with which it ends
 
 
 class RunJobs(Struct, frozen=True):
-    """The jobs of a run.
+    """The jobs of a run."""
 
-    Attributes:
-        started: Number of jobs started so far.
-        running: Those not known to have ended. Those of a popped frame have ended with it.
-        lost: Jobs that ran when the run stopped, about which the agent has no notice yet.
-    """
-
-    started: int = 0
-    running: tuple[RunningJob, ...] = ()
-    lost: tuple[RunningJob, ...] = ()
+    started: int = 0  # number of jobs started so far
+    running: tuple[RunningJob, ...] = ()  # those not known to have ended. Those of a popped frame have ended with it
+    lost: tuple[RunningJob, ...] = ()  # jobs that ran when the run stopped, about which the agent has no notice yet
 
 
 def ended_with(jobs: RunJobs, frame: str) -> str:
