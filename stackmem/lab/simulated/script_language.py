@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -20,7 +21,7 @@ from stackmem.core.errors import UsageError
 from stackmem.core.messages import Usage
 from stackmem.core.text import whole
 from stackmem.foreign.files import read_start
-from stackmem.foreign.yaml_depth import bounded_scanner
+from stackmem.foreign.yaml_depth import bounded_scanner, read_json_line
 
 MAX_SCRIPT_BYTES = 2 * 1024 * 1024
 MAX_VALUES = 200_000
@@ -92,8 +93,10 @@ class ScriptSource:
             raise self.error(0, 0, f"not a valid script: {problem}; see docs/scripts.md") from error
 
     def at(self, parent: Any, key: Any) -> tuple[int, int]:
-        """Return the start of a key's value or a list's item; for merged keys, the start of the parent."""
-        positions: Any = parent.lc
+        """Return the start of a key's value or a list's item; for merged and absent keys, the start of the parent."""
+        positions: Any = getattr(parent, "lc", None)
+        if positions is None:
+            return (0, 0)  # read as one line of JSON
         try:
             line, col = positions.item(key) if isinstance(parent, list) else positions.key(key)
         except (KeyError, IndexError, TypeError):
@@ -260,7 +263,15 @@ def read_script(path: Path) -> Script:
 def parse_script(text: str, path: str = "script") -> Script:
     """Parse a script. Raise UsageError as ``read_script`` does."""
     source = ScriptSource(text, path)
-    root = source.load()
+    if (root := read_json_line(text, MAX_BRACKETS)) is not None:
+        with suppress(UsageError, RecursionError):  # the YAML reader reports the error with its position
+            return _script(source, root)
+    source = ScriptSource(text, path)
+    return _script(source, source.load())
+
+
+def _script(source: ScriptSource, root: Any) -> Script:
+    path = source.path
     if root is None:
         raise source.error(0, 0, "the script is empty; it needs 'replies:', a list of what the model answers")
     top = source.mapping(root, (0, 0), "a script", _SCRIPT_KEYS)
@@ -343,7 +354,7 @@ def _calls(source: ScriptSource, entry: Any, at: tuple[int, int]) -> tuple[Plann
 
 def _call(source: ScriptSource, entry: Any) -> PlannedCall:
     if "call" not in entry:
-        raise source.error(entry.lc.line, entry.lc.col, "'call' is missing; it names the tool")
+        raise source.error(*source.at(entry, "call"), "'call' is missing; it names the tool")
     try:
         args = source.plain(entry["args"], source.at(entry, "args")) if "args" in entry else {}
     except RecursionError as error:

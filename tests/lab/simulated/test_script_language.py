@@ -1,18 +1,27 @@
 """The script language: the meaning of a script, and the position of every error in it."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stackmem.core.errors import UsageError
 from stackmem.core.messages import Usage
-from stackmem.lab.simulated.script_language import MAX_SCRIPT_BYTES, PlannedCall, parse_script, read_script
+from stackmem.lab.simulated.script_language import MAX_SCRIPT_BYTES, PlannedCall, Script, parse_script, read_script
 
 
 def refusal(text: str) -> str:
     with pytest.raises(UsageError) as caught:
         parse_script(text, "play.yaml")
     return str(caught.value)
+
+
+def outcome(text: str) -> Script | str:
+    try:
+        return parse_script(text, "play.yaml")
+    except UsageError as error:
+        return str(error)
 
 
 def only_reply(text: str):
@@ -156,6 +165,37 @@ def test_any_text_is_a_script_or_refused(text):
     except UsageError as error:
         outcome = str(error)
     assert not outcome or outcome.startswith("script:")
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.sampled_from(["call", "args", "text", "fault", "usage", "frame"]), VALUES))
+@pytest.mark.parametrize("ascii_only", [True, False])
+def test_one_line_of_json_is_read_as_yaml_reads_it(ascii_only, entry):
+    text = json.dumps({"replies": [entry]}, ensure_ascii=ascii_only)
+    assert outcome(text) == outcome(f"{text}\n")  # the line break selects the YAML reader
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        '{"a": 1, "a": 2}',
+        '{"a": NaN}',
+        "[" * 260 + "]" * 260,
+        '{"' + "k" * 1_100 + '": 1}',
+        '{"a": "\x7f"}',
+        '{"a": 1,}',
+    ],
+    ids=["twins", "no number", "deep", "a long key", "a control character", "a comma"],
+)
+def test_one_line_of_json_is_accepted_only_if_yaml_accepts_it(args):
+    text = f'{{"replies": [{{"call": "x", "args": {args}}}]}}'
+    assert outcome(text) == outcome(f"{text}\n")
 
 
 def test_a_missing_file_is_named(tmp_path):
