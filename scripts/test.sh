@@ -15,15 +15,23 @@ pure=(tests/golden tests/core tests/run/prompts tests/memory tests/languages tes
 if (($#)); then
     pass -n "$waiting" "$@"
 else
-    # Compile the modules of the other tests during the pure part; otherwise each worker would compile them.
+    # Compile the modules of the other tests during the pure part; otherwise each worker would compile them. The stamp
+    # saves that work if no module has changed since.
     rest=("${pure[@]/#/--ignore=}")
-    nice .venv/bin/python -m pytest --collect-only -qq "${rest[@]}" </dev/null >/dev/null 2>&1 &
-    compiling=$!
+    stamp=.venv/stackmem-compiled
+    compiling=
+    if [ ! -e "$stamp" ] || [ -n "$(find stackmem tests -name '*.py' -newer "$stamp" -print -quit)" ]; then
+        touch "$stamp.new"
+        nice .venv/bin/python -m pytest --collect-only -qq "${rest[@]}" </dev/null >/dev/null 2>&1 &
+        compiling=$!
+    fi
     if ! pass -n "$processors" "${pure[@]}"; then
-        kill "$compiling" 2>/dev/null || true
+        [ -z "$compiling" ] || kill "$compiling" 2>/dev/null || true
         echo "test: the pure part failed, so the other tests were skipped" >&2
         exit 1
     fi
-    wait "$compiling" || true # errors here are reported by the other tests
+    if [ -n "$compiling" ] && wait "$compiling"; then # errors here are reported by the other tests
+        mv "$stamp.new" "$stamp"
+    fi
     pass -n "$waiting" "${rest[@]}"
 fi
