@@ -167,23 +167,19 @@ def test_a_pipe_is_read_line_by_line_and_its_end_is_reported() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("before", "repeated", "times", "after", "told"),
     [
-        (b"read_file " + b"x" * 11_000_000 + b"\nread_file ok\n", "the line has over 10,000,000 characters"),
-        (
-            b"write_file path=a content=<<\n" + (b"y" * 99 + b"\n") * 110_000 + b".\nread_file ok\n",
-            "content has over 10,000,000",
-        ),
-        (
-            b'read_file {"path": [\n' + (b"1," * 50 + b"\n") * 110_000 + b"1]}\nread_file ok\n",
-            "the call of read_file has over",
-        ),
-        (b"{" * 200_000 + b"\n\nread_file ok\n", "not a JSON object"),
-        (b"\x00\x00\nread_file ok\n", "no tool"),
+        (b"read_file ", b"x", 11_000_000, b"", "the line has over 10,000,000 characters"),
+        (b"write_file path=a content=<<\n", b"y" * 99 + b"\n", 110_000, b".", "content has over 10,000,000"),
+        (b'read_file {"path": [\n', b"1," * 50 + b"\n", 110_000, b"1]}", "the call of read_file has over"),
+        (b"", b"{", 200_000, b"\n", "not a JSON object"),
+        (b"", b"\x00", 2, b"", "no tool"),
     ],
 )
-def test_a_flood_is_reported_and_the_next_line_is_read(given: bytes, told: str) -> None:
-    done = played(given)
+def test_a_flood_is_reported_and_the_next_line_is_read(
+    before: bytes, repeated: bytes, times: int, after: bytes, told: str
+) -> None:
+    done = played(before + repeated * times + after + b"\nread_file ok\n")
     assert done.stdout.splitlines()[0] == b"made {'path': 'ok'}"
     assert told in done.stderr.decode()
 

@@ -282,18 +282,18 @@ def test_wrong_requests_are_answered_and_the_adapter_lives_on(files):
 
 
 @pytest.mark.parametrize(
-    "raw",
+    ("header", "body", "spaces"),
     [
-        b"Content-Length: x\r\n\r\n",
-        b"hello\r\n\r\n",
-        b"Content-Length: 2\r\n\r\n[]",
-        b"Content-Length: 1\r\n\r\n{",
-        b"Content-Length: 10485761\r\n\r\n" + b" " * 10485761,
+        (b"Content-Length: x", b"", 0),
+        (b"hello", b"", 0),
+        (b"Content-Length: 2", b"[]", 0),
+        (b"Content-Length: 1", b"{", 0),
+        (b"Content-Length: 10485761", b"", 10485761),
     ],
     ids=["length", "header", "list", "json", "long"],
 )
-def test_an_invalid_message_is_refused_and_the_next_one_is_read(raw):
-    stream = io.BytesIO(raw + b"Content-Length: 2\r\n\r\n{}")
+def test_an_invalid_message_is_refused_and_the_next_one_is_read(header, body, spaces):
+    stream = io.BytesIO(header + b"\r\n\r\n" + body + b" " * spaces + b"Content-Length: 2\r\n\r\n{}")
     with pytest.raises(BadMessage):
         read_message(stream)
     assert read_message(stream) == {}
