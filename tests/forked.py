@@ -16,6 +16,7 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import traceback
 import warnings
@@ -117,7 +118,7 @@ def become(
 
 
 def _forget_the_test() -> None:
-    """Reset what a new interpreter does not inherit: handlers, exit functions, random numbers, loaded plug-ins."""
+    """Reset what a new interpreter does not inherit, such as handlers, exit functions, random numbers and plug-ins."""
     gc.freeze()
     faulthandler.disable()
     signal.set_wakeup_fd(-1)
@@ -130,6 +131,7 @@ def _forget_the_test() -> None:
     warnings.resetwarnings()
     warnings.simplefilter("ignore")
     random.seed()
+    tempfile.tempdir = None  # it is read from TMPDIR again
     loading._installed.cache_clear()
     for name in _IMPORTED_AGAIN:
         sys.modules.pop(name, None)
