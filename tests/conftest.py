@@ -68,6 +68,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as `make test &` in a script sets it; children inherit it
         signal.signal(signal.SIGINT, signal.default_int_handler)
     network.close()
+    gc.disable()  # until the end of the collection, whose objects all stay
 
 
 def _protect_the_machine(config: pytest.Config) -> None:
@@ -106,6 +107,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
+    gc.enable()
     gc.freeze()  # otherwise each garbage collection scans everything created while loading the test files
     gc.set_threshold(20_000, 20, 20)  # the default collects after 700 objects, which takes one twentieth of the time
 
