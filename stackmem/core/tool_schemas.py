@@ -180,6 +180,7 @@ def unreadable(call: ToolCall) -> str:
     return f"the arguments of {call.name} must be"
 
 
+@lru_cache(maxsize=64)
 def with_optional(offered: tuple[Tool, ...], recorded: tuple[ToolSpec, ...], own: tuple[str, ...]) -> tuple[Tool, ...]:
     """Return a strategy's tools, and the optional tools among those recorded for the run.
 
@@ -187,16 +188,12 @@ def with_optional(offered: tuple[Tool, ...], recorded: tuple[ToolSpec, ...], own
         own: Names of the user's own tools, which may share a name with ours in a recorded run.
     """
     offered = with_command_fields(offered, offers_long_commands(recorded, own), offers_jobs(recorded, own))
-    names = [tool.name for tool in recorded if tool.name in _ADDED and tool.name not in own]
     offered = with_images(offered) if _has(ReadFile, "pages", recorded, own) else offered
-    return _extended(offered, tuple(names)) if names else offered  # names are hashed faster than tools
+    added = [_ADDED[tool.name] for tool in recorded if tool.name in _ADDED and tool.name not in own]
+    return (*offered, *(tool for tool in added if tool not in offered))
 
 
 @lru_cache(maxsize=64)
-def _extended(offered: tuple[Tool, ...], names: tuple[str, ...]) -> tuple[Tool, ...]:
-    return (*offered, *(tool for name in names if (tool := _ADDED[name]) not in offered))
-
-
 def offers_long_commands(recorded: tuple[ToolSpec, ...], own: tuple[str, ...]) -> bool:
     """Return whether the agent may set the time limit of a command; ``own`` is as in ``with_optional``."""
     return _has(RunCommand, "seconds", recorded, own)
@@ -207,17 +204,13 @@ def offers_jobs(recorded: tuple[ToolSpec, ...], own: tuple[str, ...]) -> bool:
     return _has(RunCommand, "background", recorded, own)
 
 
-@lru_cache(maxsize=64)
 def with_images(tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
     return tuple(SEEING_READ if tool is ReadFile else tool for tool in tools)
 
 
 def _has(kind: Tool, field: str, recorded: tuple[ToolSpec, ...], own: tuple[str, ...]) -> bool:
     name = tool_name(kind)
-    for tool in recorded:  # not any(): each step asks four times, and a generator costs more than the answer
-        if tool.name == name and f'"{field}"' in tool.schema:
-            return name not in own
-    return False
+    return name not in own and any(tool.name == name and f'"{field}"' in tool.schema for tool in recorded)
 
 
 def optional_offers(names: tuple[str, ...], *, reads: bool, earlier: bool) -> tuple[Tool, ...]:

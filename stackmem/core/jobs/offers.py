@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from ..tools import Offer, RunCommand, Tool, tool_name
 from .calls import MAX_JOB_SECONDS, KeepJob, ListJobs, ReadJob, StopJob
 
@@ -31,7 +29,6 @@ JOB_TOOLS: dict[str, Tool] = {tool_name(tool): tool for tool in (ListJobs, ReadJ
 """The tools for jobs. Only a strategy with frames offers the last one."""
 
 
-@lru_cache(maxsize=64)
 def with_command_fields(tools: tuple[Tool, ...], long_commands: bool, background: bool) -> tuple[Tool, ...]:
     """Return the tools with what a run adds to ``run_command``: a time limit, and jobs."""
     if not (long_commands or background):
