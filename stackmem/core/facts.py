@@ -43,7 +43,7 @@ class Redaction(Struct, frozen=True):
     records: tuple[int, ...]
 
 
-class RunStarted(Struct, frozen=True, tag=True):
+class RunStarted(Struct, frozen=True, cache_hash=True, tag=True):
     """A run began. Records once everything that the rules read and do not decide themselves.
 
     Attributes:

@@ -99,7 +99,7 @@ class Log(Generic[T]):
         for index in range(done - start, self._length - start):
             value = step(value, items[index])
         if done != self._length:
-            if name not in folds and len(folds) >= _FOLDS_KEPT:
+            if cached is None and len(folds) >= _FOLDS_KEPT:
                 del folds[next(iter(folds))]
             folds[name] = (self._length, value)
         return value

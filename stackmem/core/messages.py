@@ -143,7 +143,7 @@ class PromptText(Struct, frozen=True):
     text: str
 
 
-class ToolSpec(Struct, frozen=True):
+class ToolSpec(Struct, frozen=True, cache_hash=True):
     """A tool as the model sees it. ``schema`` is JSON text, so that its bytes never change.
 
     Raises:
