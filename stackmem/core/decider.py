@@ -64,7 +64,7 @@ class AgentDecider:
             if self._open_call is None:
                 raise TypeError("this decider cannot open programs")
             self._calls.append((len(after.stack) - 1, self._open_call(event, after, self.strategy)))
-        elif isinstance(event, RunResumed | RunForked):
+        elif self._calls and isinstance(event, RunResumed | RunForked):
             for _, program in self._calls:
                 program.note(event, after)
         elif self._calls:

@@ -228,7 +228,7 @@ class MergeFrames(Struct, frozen=True):
 
 
 Effect = (
-    AskModel | Compact | AskWords | UseTool | UseOwnTool | Verify | DigestSources | SearchForRecall | ReadClock
+    AskModel | UseTool | Compact | AskWords | UseOwnTool | Verify | DigestSources | SearchForRecall | ReadClock
     | RunChecks | InvokeTool | LoadSource | AskUser | AskPerson | AskPermission | RunHook | Wait | Parallel
     | RunFrames | MergeFrames
 )  # fmt: skip

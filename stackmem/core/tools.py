@@ -312,7 +312,7 @@ class AskQuestion(Struct, frozen=True, tag="ask_user"):
     options: Annotated[tuple[str, ...], Meta(description="Answers to choose from; the user may give another.")] = ()
 
 
-WorkspaceCall = ReadFile | WriteFile | EditFile | SearchFiles | ListFiles | RunCommand | WebCall  # run/perform.py
+WorkspaceCall = RunCommand | ReadFile | WriteFile | EditFile | SearchFiles | ListFiles | WebCall  # run/perform.py
 HeapCall = HeapAlloc | HeapRead | HeapLoad | HeapWrite | HeapFree
 StartCall = Delegate | Branch
 """Start a frame without registers, from a prompt."""

@@ -106,7 +106,7 @@ def _answer(upcoming: Effect, state: State, world: World, interrupts: Interrupts
                     return message
                 if world.attaching and isinstance(upcoming, AskModel) and state.end is None:
                     return read_attached(world.attaching.pop(0), state, world)
-                if isinstance(upcoming, RunFrames | MergeFrames) and world.parallel is not None:
+                if world.parallel is not None and isinstance(upcoming, RunFrames | MergeFrames):
                     world.sync()
                     return world.parallel.perform(upcoming, state)
                 return perform(upcoming, world)

@@ -141,11 +141,6 @@ def perform(effect: requests.Effect, world: World) -> facts.Event:  # noqa: C901
         case requests.AskModel():
             world.sync()
             return _ask(effect, world)
-        case requests.Compact():
-            return _compact(effect, world)
-        case requests.AskWords():
-            world.sync()
-            return upkeep.fact_of_reply(_ask(effect.ask, world), world.scrub)
         case requests.UseTool():
             outcome = _shown_instead(effect, world) or _use(effect.call, effect.shown_bytes, world, effect.longest)
             digests = _digests(effect.sources, world)
@@ -155,6 +150,11 @@ def perform(effect: requests.Effect, world: World) -> facts.Event:  # noqa: C901
                 text, outcome.failed, outcome.exit_code, digests, tree, outcome.requests or UNSET, numbers_of(outcome),
                 outcome.images, outcome.search,
             )  # fmt: skip
+        case requests.Compact():
+            return _compact(effect, world)
+        case requests.AskWords():
+            world.sync()
+            return upkeep.fact_of_reply(_ask(effect.ask, world), world.scrub)
         case requests.UseOwnTool():
             world.sync()  # the tool may act outside this machine
             text, failed, pictures = world.own_tool(effect.name, effect.arguments)
@@ -233,8 +233,10 @@ def _shown_instead(effect: requests.UseTool, world: World) -> Returned | None:
 def _use(call: WorkspaceCall | JobCall, shown_bytes: int, world: World, longest: int) -> Returned:
     workspace = world.workspace
     match call:
-        case WebFetch() | WebSearch():
-            return answer_web_call(call, world.model, getattr(workspace, "listed", None), shown_bytes)
+        case RunCommand(background=False):  # most calls are commands
+            return run_for_agent(call, workspace, world.command_seconds, shown_bytes, longest)
+        case RunCommand():
+            return start_job(call, workspace, shown_bytes)
         case ReadFile():
             return read_file(workspace, world.eyes, call, shown_bytes)
         case WriteFile():
@@ -247,10 +249,8 @@ def _use(call: WorkspaceCall | JobCall, shown_bytes: int, world: World, longest:
             return workspace.list_files(call.path, shown_bytes)
         case ListJobs() | ReadJob() | StopJob():
             return answer_job_call(call, workspace, shown_bytes)
-        case RunCommand() if call.background:
-            return start_job(call, workspace, shown_bytes)
-        case RunCommand():
-            return run_for_agent(call, workspace, world.command_seconds, shown_bytes, longest)
+        case WebFetch() | WebSearch():
+            return answer_web_call(call, world.model, getattr(workspace, "listed", None), shown_bytes)
         case _:
             assert_never(call)
 

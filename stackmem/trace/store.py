@@ -36,6 +36,7 @@ RESERVE_BYTES = 512 * 1024
 """Sixty times the measured size of a run's end: its last records, its result and a small patch."""
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
+_BOUNDARIES = frozenset({FramePushed, FramePopped, RunEnded})
 _encoder = msgspec.json.Encoder()
 
 
@@ -235,7 +236,7 @@ class TraceWriter:
             raise self._unwritable(error.strerror) from error
         # Only after the write, so that a failed append can be repeated with the same number and digest.
         self._seq, self.digest = record.seq, digest
-        self._boundary = self._boundary or isinstance(event, FramePushed | FramePopped | RunEnded)
+        self._boundary = self._boundary or type(event) in _BOUNDARIES
         return record
 
     def _append(self, line: bytes) -> None:
