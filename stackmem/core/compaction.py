@@ -7,6 +7,7 @@ Rule 3: Between two compactions of a frame, the model replies at least once.
 
 from __future__ import annotations
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from . import limits
@@ -22,21 +23,22 @@ from .strategy import MemoryStrategy, SummaryStrategy
 
 def model_request(state: State, view: View) -> AskModel:
     """Return the request that sends ``view`` to the model."""
+    frame, start = state.running, state.begun
     return AskModel(
         view=view,
         step=state.step + 1,
         facts=state.facts,
         attempt=len(state.failures) + 1,
         wait_seconds=wait_seconds(state.failures),
-        frame=state.running.name,
-        depth=state.running.depth,
+        frame=frame.name,
+        depth=frame.depth,
         chunks=tuple(state.heap.chunks),
-        model=state.running.model,
+        model=frame.model,
         left_seconds=limits.left_seconds(state),
         expects="any" if _takes_answers(state) else "call",
-        reply_tokens=sizing.reply_tokens(state),
-        announced=sizing.announced_tools(state),
-        reads_together=reading.allows(state.begun),
+        reply_tokens=None if start.small is UNSET else sizing.reply_tokens(state, start.small),
+        announced=() if start.small is UNSET else sizing.announced_tools(state, start.small),
+        reads_together=reading.allows(start),
         parallel=state.parallel.name,
         facts_before=state.parallel.facts,
     )

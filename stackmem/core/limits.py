@@ -25,9 +25,11 @@ TOLD_AT = 0.85  # used share of a limit at which the model gets a notice
 WINDOW_TOLD_AT = 0.75  # used share of the window at which it gets a notice
 WINDOW_CLOSES_AT = 0.85  # used share at which the frame is closed; the rest is for storing and popping
 REFUSALS_BEFORE_POP = 3
+_TimedCall = RunCommand | ReadJob
 
 # Finds limits anywhere in free text. A number such as 1,000 is not read as 1.
 _CONSTRAINT = re.compile(r"(?:^|(?<=[\s,;]))(steps|tokens|seconds)=(\d{1,12})([kKmM]?)(?=$|[\s;]|,(?!\d))")
+_UNLIMITED = Limits(steps=None)
 _TIMES = {"": 1, "k": 1_000, "m": 1_000_000}
 
 
@@ -195,6 +197,8 @@ def _keeper(state: State) -> str:
 
 def _exhausted_limits(state: State, frame: Frame) -> str:
     own = constraint(frame.registers.constraint)
+    if own == _UNLIMITED:
+        return ""
     steps = state.step - (state.pending is not None)  # with a limit of 20 steps, step 20 still runs
     rows = (
         ("steps", steps - frame.started_step, own.steps),
@@ -216,14 +220,14 @@ def longest_command(state: State) -> int:
 
 def refused_seconds(call: WorkspaceCall | JobCall) -> Refusal | None:
     """Refuse a call whose number of seconds is out of range."""
+    if not isinstance(call, _TimedCall) or call.seconds is None:
+        return None
     least, most, advice = 1, MAX_COMMAND_SECONDS, ", or split the command into shorter ones"
     if isinstance(call, ReadJob):
         least, most, advice = 0, MAX_WAIT_SECONDS, ""
-    elif not isinstance(call, RunCommand):
-        return None
     elif call.background:
         most, advice = MAX_JOB_SECONDS, ", or leave it out"
-    if call.seconds is None or least <= call.seconds <= most:
+    if least <= call.seconds <= most:
         return None
     return Refusal(
         "bad_arguments",

@@ -110,10 +110,11 @@ def advance(state: State, strategy: MemoryStrategy) -> Event | Effect | None:
     stopped = state.session is not None and state.session.stopped
     if state.running.program == "steps" and not stopped:
         return None  # the interpreter decides
-    turn = session.next_turn(state, state.session) if state.session is not None else None
-    summary = requested_summary(state, strategy)
-    if turn is not None and not (summary and isinstance(turn, AskPerson)):
-        return turn
+    summary = None
+    if state.session is not None:
+        turn, summary = session.next_turn(state, state.session), requested_summary(state, strategy)
+        if turn is not None and not (summary and isinstance(turn, AskPerson)):
+            return turn
     if state.parallel.group is not None:
         return parallel.next_of_group(state, state.parallel.group)
     if state.pending is not None:
@@ -137,9 +138,10 @@ def _before_request(state: State) -> Event | Effect | None:
     repeats = repetition.repeats(state)
     if state.idle >= IDLE_REPLIES or repeats >= repetition.STALLED_AFTER:
         return _stalled(state)
-    closing = limits.closing_refusal(state)
-    if closing is not None and state.running.refused >= limits.REFUSALS_BEFORE_POP:
-        return frames.forced_pop(state, closing.code)
+    if state.running.refused >= limits.REFUSALS_BEFORE_POP:
+        closing = limits.closing_refusal(state)
+        if closing is not None:
+            return frames.forced_pop(state, closing.code)
     if limits.needs_clock(state) and not state.clock_fresh:
         return ReadClock()
     ending = limits.spent_limit(state, retries.wait_seconds(state.failures))
@@ -347,7 +349,7 @@ def _take_reply(state: State, event: ModelReplied) -> State:
         window_tokens=0 if event.answerer is UNSET else event.answerer.window_tokens,
     )  # fmt: skip
     calls = tuple([part for part in event.parts if isinstance(part, ToolCall)])
-    together = reading.are_together(state.begun, calls, event.stop)
+    together = len(calls) > 1 and reading.are_together(state.begun, calls, event.stop)
     first = read(calls[0]) if calls else None
     pending = Pending(calls, event.stop, first, first=event.repairs is not UNSET, together=together)
     return replace(

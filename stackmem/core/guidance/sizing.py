@@ -14,6 +14,7 @@ from __future__ import annotations
 from msgspec import UNSET, json
 
 from stackmem.core import limits
+from stackmem.core.budgets import SmallSize
 from stackmem.core.facts import NoticeGiven
 from stackmem.core.jobs.calls import JobCall
 from stackmem.core.messages import ToolCall, ToolSpec
@@ -41,17 +42,16 @@ def offered(state: State, strategy_tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
     small = start.small
     if small is UNSET or not small.later:
         return with_optional(strategy_tools, start.tools, start.registered)
-    tools = with_optional(strategy_tools, (*start.tools, *announced_tools(state)), start.registered)
+    tools = with_optional(strategy_tools, (*start.tools, *announced_tools(state, small)), start.registered)
     if _is_announced(state):
         return tools
     held_back = {tool.name for tool in small.later}
     return tuple(tool for tool in tools if tool_name(tool) not in held_back)
 
 
-def announced_tools(state: State) -> tuple[ToolSpec, ...]:
+def announced_tools(state: State, small: SmallSize) -> tuple[ToolSpec, ...]:
     """Return the tools that a notice has announced."""
-    small = state.begun.small
-    return small.later if small is not UNSET and _is_announced(state) else ()
+    return small.later if _is_announced(state) else ()
 
 
 def notice(state: State) -> NoticeGiven | None:
@@ -74,20 +74,20 @@ def notice(state: State) -> NoticeGiven | None:
     return NoticeGiven(_CODE, "\n".join([*lines, *([f"For example: {example_call}"] if example_call else [])]))
 
 
-def reply_tokens(state: State) -> int | None:
+def reply_tokens(state: State, small: SmallSize) -> int:
     """Return the maximum length of a reply. It doubles after each reply that was cut off, so that the run can
     continue.
     """
-    small = state.begun.small
-    return None if small is UNSET else small.reply_tokens << state.idle
+    return small.reply_tokens << state.idle
 
 
 def changes_unread(state: State, call: Call) -> bool:
     """Return whether a call would change a file that the open frames have neither read nor written."""
-    if state.begun.small is UNSET or not isinstance(call, WriteFile | EditFile):
+    small = state.begun.small
+    if small is UNSET or not isinstance(call, WriteFile | EditFile):
         return False
     path = _plain(call.path)
-    look = state.begun.small.look
+    look = small.look
     if look is not UNSET and any(path == file.path for file in look.files):
         return False
     return not any(path in _seen_paths(frame) for frame in state.stack)

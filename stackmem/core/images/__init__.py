@@ -42,4 +42,4 @@ def listed(images: Images) -> tuple[ImageRef, ...]:
 
 def image_chars(images: Images) -> int:
     """Return the characters that count as much as the images in an estimate of a prompt."""
-    return int(sum(image.tokens for image in listed(images)) * CHARS_PER_TOKEN)
+    return 0 if images is UNSET else int(sum(image.tokens for image in images) * CHARS_PER_TOKEN)

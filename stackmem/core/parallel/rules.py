@@ -146,9 +146,11 @@ def _remaining(state: State, word: str) -> float | None:
 
 def refusal(state: State, call: Call) -> Refusal | None:
     """Return the refusal of a call that a parallel frame cannot make, because its effect would not come back."""
-    parallel = state.parallel
-    hands_job_on = isinstance(call, KeepJob) and state.running.id == parallel.child
-    if not parallel.child or not (isinstance(call, _STANDING) or hands_job_on):
+    child = state.parallel.child
+    if not child:
+        return None
+    hands_job_on = isinstance(call, KeepJob) and state.running.id == child
+    if not (isinstance(call, _STANDING) or hands_job_on):
         return None
     reason = f"{tool_name(call)} refused: this frame runs in parallel with others, and what it keeps would be lost"
     return Refusal("parallel", reason, "say in the result of the frame what must be kept")

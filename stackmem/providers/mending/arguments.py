@@ -42,7 +42,7 @@ def with_mended_arguments(reply: ModelReplied, request: AskModel) -> ModelReplie
             parts.append(part)
             continue
         call = part
-        parsed = _parsed(call) if reply.stop != "truncated" else None
+        parsed = _parsed(call.malformed) if call.malformed and reply.stop != "truncated" else None
         if parsed is not None:
             call = replace(call, arguments=parsed[0], malformed=None)
             notes.append(f"read the arguments of {call.name} without {parsed[1]}")
@@ -64,10 +64,9 @@ def _visible_tool(name: str, request: AskModel) -> ToolSpec | None:
     return None
 
 
-def _parsed(call: ToolCall) -> tuple[Json, str] | None:
+def _parsed(text: str) -> tuple[Json, str] | None:
     """Return the arguments in a text that is not JSON, and what was wrong with it."""
-    text = call.malformed
-    if not text or len(text) > _MAX_CHARS:
+    if len(text) > _MAX_CHARS:
         return None
     fault = "what follows them"
     if fenced := _FENCE.fullmatch(text):
