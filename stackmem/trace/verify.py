@@ -37,6 +37,7 @@ _UNPROMPTED = (
     PersonSteppedIn, PersonStopped, PersonRan, PersonAttached, PersonPlanned, PersonAccepted, PersonCompacted,
     facts.FolderChanged,
 )  # fmt: skip
+_FromModel = facts.ModelReplied | facts.ModelFailed | facts.ContextCompacted | WordsAsked
 Proven = dict[str, tuple[int, int]]
 """Maps a frame id to the last step whose prompt was equal, and the number of messages in that prompt."""
 
@@ -98,7 +99,7 @@ def _note_group(groups: list[FrameGroup], step: WalkedRecord) -> None:
         groups[-1].state = step.before
     if isinstance(event, FramesPushed):
         groups.append(FrameGroup(step.record.seq))
-    elif isinstance(event, FrameReturned) and groups:
+    elif groups and isinstance(event, FrameReturned):
         groups[-1].returned[event.frame] = event
 
 
@@ -130,7 +131,7 @@ def _check(step: WalkedRecord, proven: Proven, strategy: MemoryStrategy) -> int:
 def _check_prompt(state: State, effect: Effect, record: Record, proven: Proven, strategy: MemoryStrategy) -> int:
     """Return 1 if the effect called a model and the record answers the prompt that is rendered today, otherwise 0."""
     event = record.event
-    if not isinstance(event, facts.ModelReplied | facts.ModelFailed | facts.ContextCompacted | WordsAsked):
+    if not isinstance(event, _FromModel):
         return 0
     ask = effect.ask if isinstance(effect, Compact | AskWords) else effect
     if not isinstance(ask, AskModel):
@@ -149,10 +150,11 @@ def _check_prompt(state: State, effect: Effect, record: Record, proven: Proven, 
 
 def _may_come_meanwhile(state: State, event: facts.Event) -> bool:
     """Return whether the event comes from the user or from a job, and so may come before any effect."""
+    if state.end is not None:
+        return False
     if isinstance(event, facts.JobsEnded):
-        return bool(state.jobs.running) and state.end is None
-    from_user = isinstance(event, _UNPROMPTED)
-    return from_user and state.session is not None and state.end is None
+        return bool(state.jobs.running)
+    return state.session is not None and isinstance(event, _UNPROMPTED)
 
 
 def _may_stop(state: State, event: facts.RunEnded) -> bool:
