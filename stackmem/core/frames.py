@@ -45,6 +45,7 @@ from .tools import (
 )
 
 ROOT_RETURNS = "What was built or changed, how it was verified, and what is open."
+_TextTurn = Result | Notice
 NOT_VERIFIED = "not verified"
 # Finds a mention such as: heap chunk 'name'.
 _POINTER = re.compile(r"\bheap(?:\s+chunk)?\s*(['\"`])([A-Za-z0-9_./-]{1,64})\1", re.IGNORECASE)
@@ -356,7 +357,10 @@ def _word(state: State) -> str:
 
 def tell(state: State, turn: Turn) -> State:
     """Return the state with ``turn`` added to the running frame's conversation."""
-    frame = state.running
-    added = len(turn.text) + image_chars(turn.images) if isinstance(turn, Result | Notice) else 0
-    grown = replace(frame, turns=frame.turns.append(turn), chars=frame.chars + added)
-    return replace(state, stack=(*state.stack[:-1], grown))
+    return replace(state, stack=(*state.stack[:-1], with_turn(state.running, turn)))
+
+
+def with_turn(frame: Frame, turn: Turn) -> Frame:
+    """Return the frame with ``turn`` added to its conversation."""
+    added = len(turn.text) + image_chars(turn.images) if isinstance(turn, _TextTurn) else 0
+    return replace(frame, turns=frame.turns.append(turn), chars=frame.chars + added)

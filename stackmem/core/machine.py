@@ -138,14 +138,11 @@ def _before_request(state: State) -> Event | Effect | None:
     repeats = repetition.repeats(state)
     if state.idle >= IDLE_REPLIES or repeats >= repetition.STALLED_AFTER:
         return _stalled(state)
-    if state.running.refused >= limits.REFUSALS_BEFORE_POP:
-        closing = limits.closing_refusal(state)
-        if closing is not None:
-            return frames.forced_pop(state, closing.code)
+    if state.running.refused >= limits.REFUSALS_BEFORE_POP and (closing := limits.closing_refusal(state)) is not None:
+        return frames.forced_pop(state, closing.code)
     if limits.needs_clock(state) and not state.clock_fresh:
         return ReadClock()
-    ending = limits.spent_limit(state, retries.wait_seconds(state.failures))
-    if ending is not None:
+    if (ending := limits.spent_limit(state, retries.wait_seconds(state.failures))) is not None:
         return RunEnded(ending, frames.partial_result(state))
     if state.failures:
         return None  # a repeated request keeps its bytes
@@ -245,9 +242,9 @@ def evolve(state: State, event: Event) -> State:  # noqa: C901, PLR0912 - one ma
         case ModelReplied():  # this and the next are most of a run
             return _take_reply(state, event)
         case ToolReturned():
-            paid = state if event.search is UNSET else _with_search(state, event.search)
-            after = jobs.after_tool(paid, event)
-            return _answer(after, event.text, event.digests, failed=event.failed, images=event.images)
+            after = state if event.search is UNSET else _with_search(state, event.search)
+            after = after if event.jobs is UNSET else jobs.after_tool(after, event.jobs)
+            return _answer(after, event.text, event.digests, failed=event.failed, images=event.images, tree=event.tree)
         case _ if isinstance(event, programs.Derived):
             return programs.apply_program_event(state, event)
         case RunStarted():
@@ -339,9 +336,9 @@ def _with_search(state: State, search: SearchBill) -> State:
 
 
 def _take_reply(state: State, event: ModelReplied) -> State:
-    if state.running.program == "steps":
-        return programs.count_completion(state, event)
     frame = state.running
+    if frame.program == "steps":
+        return programs.count_completion(state, event)
     step = state.step + 1
     grown = replace(
         frame, turns=frame.turns.append(Reply(event.parts, event.stop, step, state.seconds)),
@@ -360,15 +357,17 @@ def _take_reply(state: State, event: ModelReplied) -> State:
 
 def _answer(
     state: State, text: str, digests: dict[str, str], *, failed: bool = False, read: tuple[str, ...] = (),
-    images: Images = UNSET,
+    images: Images = UNSET, tree: str = "",
 ) -> State:  # fmt: skip
     """Return the state with the pending call answered."""
-    heap = state.heap.with_digests(digests)
-    call_id = state.pending.calls[0].id if state.pending and state.pending.calls else ""
-    next_state = replace(state, heap=heap, pending=reading.remaining(state.pending, text), idle=0)
-    after = frames.tell(next_state, Result(call_id, text, failed, heap, state.step, read, images))
-    after = retries.without_others(state, after) if state.several else retries.with_words(state.pending, after)
-    return hooks.after_tool(state, after, text, failed=failed)
+    heap, pending = state.heap.with_digests(digests), state.pending
+    call_id = pending.calls[0].id if pending and pending.calls else ""
+    rest = reading.remaining(pending, text) if pending and pending.together else None
+    frame = frames.with_turn(state.running, Result(call_id, text, failed, heap, state.step, read, images))
+    after = replace(state, stack=(*state.stack[:-1], frame), heap=heap, pending=rest, idle=0, tree=tree or state.tree)
+    after = retries.without_others(state, after) if state.several else after
+    after = retries.with_words(pending, after) if pending and pending.words else after
+    return after if state.begun.hooks is UNSET else hooks.after_tool(state, after, text, failed=failed)
 
 
 def _take_answer(state: State, event: ToolAnswered | SourceLoaded | UserAnswered | Waited) -> State:

@@ -98,7 +98,7 @@ def _payload_before(state: State, event: HookEvent, call: ToolCall | None, outco
 
 def after_tool(before: State, after: State, text: str, *, failed: bool) -> State:
     """Return the state after a call was answered, with the hooks that now run."""
-    if before.begun.hooks is UNSET or before.pending is None or not before.pending.calls:
+    if before.pending is None or not before.pending.calls:
         return after
     call = before.pending.calls[0]
     if not hooks_of(before, "after_tool", call.name):

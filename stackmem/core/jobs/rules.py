@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from msgspec import UNSET
 from msgspec.structs import replace
 
-from ..facts import JobsEnded, NoticeGiven, ToolReturned
+from ..facts import JobsEnded, NoticeGiven
 from ..frames import tell
 from ..state import Notice, State
 from ..text import mark_cut
 from ..tool_schemas import offers_jobs
 from ..tools import RunCommand
-from .calls import KeepJob, RunJobs, RunningJob
+from .calls import JobNumbers, KeepJob, RunJobs, RunningJob
 
 LOST = "jobs:lost"
 """Code of the notice about jobs that ran when the run stopped."""
@@ -42,12 +41,9 @@ def listing(state: State) -> list[str]:
     return lines or ["no jobs are running"]
 
 
-def after_tool(state: State, event: ToolReturned) -> State:
-    """Return the state with the files and the jobs after a call."""
-    state = replace(state, tree=event.tree) if event.tree else state
-    numbers, jobs = event.jobs, state.jobs
-    if numbers is UNSET:
-        return state
+def after_tool(state: State, numbers: JobNumbers) -> State:
+    """Return the state with the jobs after a call."""
+    jobs = state.jobs
     if numbers.started:
         call = state.pending.call if state.pending else None
         command = call.command if isinstance(call, RunCommand) else ""
