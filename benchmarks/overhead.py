@@ -18,9 +18,11 @@ import sys
 import time
 import tracemalloc
 from pathlib import Path
+from types import FrameType
 
 from msgspec.structs import asdict
 
+import stackmem
 from benchmarks._folder import own_folder
 from stackmem.core.budgets import Budgets, Limits
 from stackmem.core.decider import AgentDecider
@@ -40,6 +42,8 @@ from stackmem.workspace.outcome import ToolOutcome
 
 OUTPUT = "x" * 400  # characters of each tool result
 FRAME_STEPS = 98  # plus a push and a pop, so frames have at most 100 steps
+MAX_CALLS = {"full": 195, "stackheap": 198}
+"""Python calls of a step: a tenth more than today. ``tests/run/test_step_calls.py`` checks them."""
 
 
 class Nothing:
@@ -111,6 +115,34 @@ def play(strategy: str, steps: int, folder: Path, *, sync: bool) -> tuple[list[f
     gaps = [after - before for before, after in zip(model.answered, model.asked[1:], strict=False)]
     work = [gap - wait for gap, wait in zip(gaps, waits[1:], strict=False)]
     return work, waits[1:], path.stat().st_size / steps
+
+
+def calls_per_step(strategy: str, folder: Path, steps: int = 100) -> float:
+    """Return the calls of Python functions of the package per step, counted over the last ``steps`` of a run.
+
+    Unlike a time, the count is the same on every machine. The start and the end of a run are not counted.
+    """
+    package = str(Path(stackmem.__file__).parent)
+    place = folder / f"calls-{strategy}"
+    place.mkdir()
+
+    def calls(run_steps: int) -> int:
+        count = 0
+
+        def note(frame: FrameType, event: str, argument: object) -> None:
+            nonlocal count
+            count += event == "call" and frame.f_code.co_filename.startswith(package)
+
+        before = sys.getprofile()
+        sys.setprofile(note)
+        try:
+            play(strategy, run_steps, place, sync=False)
+        finally:
+            sys.setprofile(before)
+        return count
+
+    play(strategy, 5, place, sync=False)  # fills the caches
+    return (calls(2 * steps) - calls(steps)) / steps
 
 
 def floor(steps: int, folder: Path, line_bytes: int) -> tuple[list[float], list[float]]:
@@ -192,6 +224,14 @@ def work_rows(steps: int, folder: Path) -> tuple[list[Row], float]:
         ("  all steps, first 100 and last 100", f"{first:.3f}, {last:.3f} ms, x{last / first:.2f}", "<= x1.2"),
         ("trace bytes per step (replies and results: about 560)", f"{line_bytes:.0f}", ""),
     ], line_bytes
+
+
+def calls_rows(folder: Path) -> list[Row]:
+    """Return the number of Python calls per step."""
+    rows = []
+    for strategy, bound in MAX_CALLS.items():
+        rows.append((f"Python calls per step, {strategy}", f"{calls_per_step(strategy, folder):.1f}", f"<= {bound}"))
+    return rows
 
 
 def sync_rows(steps: int, folder: Path, line_bytes: float) -> list[Row]:
@@ -302,6 +342,7 @@ def main() -> None:
         play("stackheap", 200, folder, sync=False)  # warm-up
         rows, line_bytes = work_rows(steps, folder)
         rows += sync_rows(min(steps, 1_000), folder, line_bytes)
+        rows += calls_rows(folder)
         rows += growth_rows(steps, folder, 100 if asked.tiny else 1_000)
         rows += signed_rows(folder, 20 if asked.tiny else 2_000)
         rows += snapshot_rows(folder, (20,) if asked.tiny else (20, 200, 2_000), 2 if asked.tiny else 30)

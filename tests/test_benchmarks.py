@@ -87,7 +87,8 @@ TINY: dict[str, tuple[Callable[[Path], list[str]], list[str]]] = {
     "overhead": (
         words("--tiny"),
         ["work per step without fsync", "  step 10", "  all steps", "trace bytes", "work per step with fsync", "floor",
-         "ratio to the floor", "full: work", "memory growth per step, stackheap", "memory growth per step, full",
+         "ratio to the floor", "Python calls per step, full", "Python calls per step, stackheap", "full: work",
+         "memory growth per step, stackheap", "memory growth per step, full",
          "one signature", "  a fifth of it", "  the same", "snapshot of 20 files", "stackmem --help"],
     ),
     "pairs": (
