@@ -2,7 +2,6 @@
 
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from functools import cache
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.forked import run_forked
 from tests.house.sources import ROOT, files, name
 
 DOCS = [path for path in files("*.md") if path.relative_to(ROOT).parts[0] not in ("tasks", "stackmem", "tests")]
@@ -92,10 +92,7 @@ def run_python(code: str, folder: Path) -> None:
     """Run an example as a reader would: in a private folder with the tasks next to it."""
     (folder / "tasks").symlink_to(ROOT / "tasks")
     environ = os.environ | {"PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", code]
-    ran = subprocess.run(
-        command, cwd=folder, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-    )
+    ran = run_forked([sys.executable, "-c", code], environ, folder, timeout=550)
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
