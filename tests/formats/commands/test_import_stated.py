@@ -12,7 +12,7 @@ from stackmem.formats.import_ import import_file
 from stackmem.review.diff import diff_runs
 from stackmem.trace.open_run import Run
 from tests.formats.test_recordings import SAMPLES, text_of
-from tests.stage import Stage
+from tests.stage import Stage, pop
 
 SHOWN = "rolling (stated by the recording)"
 
@@ -86,8 +86,7 @@ def test_other_readers_name_it_too(stage, tmp_path, read):
 
 
 def test_a_planted_file_changes_nothing_in_a_run_of_our_own(stage, tmp_path):
-    stage.call("solve", "calculator", "--model", "demo")
-    run = stage.only_run()
+    run = Path(stage.solve(stage.task(pop())).run_dir)
     before = exported(run, "atif")
     (run / "imported.json").write_text('{"origin": "atif 1", "strategy": "evil", "recorded_usd": 9}', "utf-8")
     assert exported(run, "atif") == before

@@ -43,7 +43,7 @@ def test_its_world_metric_and_strategy_stand_in_a_bench_and_its_report(acme: Ins
 
 
 def test_its_model_level_exporter_command_and_tool_work(acme: Installed, home: Path):
-    ran = acme.run("solve", "calculator", "--model", "acme/x", "--isolation", "open", *RUNS)
+    ran = acme.run("solve", "provider_map", "--model", "acme/x", "--isolation", "open", *RUNS)
     assert "isolation open" in ran.stderr
     assert ran.returncode == 1, ran.stderr
     exported = acme.run("export", "last", "--format", "names", *RUNS)
