@@ -6,6 +6,7 @@ A language is a module ``stackmem.languages.<name>.language`` with a ``LANGUAGE`
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Iterable
 from itertools import dropwhile, takewhile
 from typing import Any, Literal
@@ -28,6 +29,7 @@ Happenings are reported in order.
 
 Announcer = Callable[[Happening], tuple[str, ...]]
 """Returns the lines to show the user for a happening. It may keep state between calls."""
+_NOT_WORDS = re.compile(r"[^a-z0-9]+")
 
 
 def answer_lines(happening: Happening) -> tuple[str, ...]:
@@ -75,6 +77,16 @@ class Finding(Struct, frozen=True):
     # title and suggestion: only for languages whose report shows them
     title: str = ""
     suggestion: str = ""
+
+
+def finding_code(language: str, title: str) -> str:
+    """Return ``<language>/<title-in-kebab-case>``."""
+    return f"{language}/{_NOT_WORDS.sub('-', title.lower()).strip('-')}"
+
+
+def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return the findings without repetitions, by position; at one position, errors come first."""
+    return tuple(sorted(dict.fromkeys(findings), key=lambda each: (each.line, each.column, each.severity, each.code)))
 
 
 class ProgramInterface(Struct, frozen=True):

@@ -7,12 +7,11 @@ the variables known when it is reached.
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Iterable
 
 from stackmem.core.messages import ToolSpec
 from stackmem.languages.frame.yaml_tree import Place
-from stackmem.languages.language import Finding, Reading
+from stackmem.languages.language import Finding, Reading, finding_code, in_order
 
 from .checks import broken_tool_files, check_program, check_tool
 from .data_flow import Flow
@@ -45,9 +44,6 @@ def _footer(findings: tuple[Finding, ...]) -> str:
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-_WORDS = re.compile(r"[^a-z0-9]+")
 
 
 def lint(path: str, text: str, config: str = "", tools: tuple[ToolSpec, ...] = ()) -> Reading:
@@ -122,7 +118,7 @@ def _registry(path: str, program: Program, name: str, own: tuple[ToolSpec, ...])
 def findings(path: str, errors: Iterable[Fault], warnings: Iterable[Fault]) -> tuple[Finding, ...]:
     results = [_finding(path, fault, error=True) for fault in errors]
     results += [_finding(path, fault, error=False) for fault in warnings]
-    return tuple(sorted(dict.fromkeys(results), key=lambda each: (each.line, each.column, each.severity, each.title)))
+    return in_order(results)
 
 
 def _finding(path: str, fault: Fault, *, error: bool) -> Finding:
@@ -131,7 +127,7 @@ def _finding(path: str, fault: Fault, *, error: bool) -> Finding:
         line=fault.position.line,
         column=fault.position.column,
         severity="error" if error else "warning",
-        code=f"apl/{_WORDS.sub('-', fault.title.lower()).strip('-')}",
+        code=finding_code("apl", fault.title),
         message=fault.message,
         title=fault.title,
     )

@@ -18,7 +18,7 @@ from stackmem.core.requests import LoadSource
 from stackmem.core.schemas.json_schema import first_fault, schema_error
 from stackmem.core.text import mark_cut
 from stackmem.languages.frame.yaml_tree import Place
-from stackmem.languages.language import Finding, Reading
+from stackmem.languages.language import Finding, Reading, in_order
 from stackmem.languages.operations import Source
 
 from .conditions.evaluator import syntax_fault
@@ -59,7 +59,7 @@ def lint(path: str, text: str, tools: tuple[ToolSpec, ...] | None = None) -> Rea
     if agent is not None:
         gathered += check_agent(agent, text, tools)
         gathered += yield from _check_files(agent, path, tools)
-    return tuple(sorted((_finding(path, each) for each in gathered), key=lambda each: (each.line, each.column)))
+    return in_order(_finding(path, each) for each in gathered)
 
 
 def _check_files(agent: Agent, path: str, tools: tuple[ToolSpec, ...] | None) -> Reading:

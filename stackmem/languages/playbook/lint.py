@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from stackmem.languages.language import Finding, Reading
+from stackmem.languages.language import Finding, Reading, finding_code, in_order
 
 from .calls import Target, find_target, unknown_name
 from .errors import PlaybookError
@@ -14,7 +14,6 @@ from .python_lint import python_faults
 from .reader import read_program
 from .tree import Playbook, PlaybookAgent, PlaybookProgram, StepLine, lines_after, target_of
 
-_WORDS = re.compile(r"[^a-z0-9]+")
 _CALL = re.compile(r"(?:\$(\w+)(?::\w+)?\s*=\s*)?(?<![\w.$])([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?)\(")
 _SET = re.compile(
     r"\$(\w+)(?::\w+)?\s*(?:=|←|:=|\bto\b)|\b(?:set|store|as|into|in|save|each|ask\w*|get|call it)\s+\$(\w+)", re.I
@@ -58,7 +57,7 @@ def findings_of(path: str, program: PlaybookProgram) -> tuple[Finding, ...]:
         for _, book in program.all()
         if book.plain
     ]
-    return tuple(sorted(dict.fromkeys(findings), key=lambda each: (each.line, each.code, each.message)))
+    return in_order(findings)
 
 
 def remarks(path: str, text: str) -> tuple[Finding, ...]:
@@ -186,5 +185,5 @@ def _variables(book: Playbook, variables: frozenset[str]) -> Iterator[_Fault]:
 
 
 def _finding(path: str, line: int, title: str, message: str, *, error: bool) -> Finding:
-    code = f"playbook/{_WORDS.sub('-', title.lower()).strip('-')}"
+    code = finding_code("playbook", title)
     return Finding(path, line, 1, "error" if error else "warning", code, message, title)

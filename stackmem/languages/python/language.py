@@ -11,19 +11,19 @@ from stackmem.core.program_facts import StepEntered, StepFailed
 from stackmem.core.requests import AskUser, InvokeTool
 from stackmem.languages.language import (
     Announcer,
-    Finding,
     Happening,
     Language,
     Launch,
     ProgramInterface,
     Reading,
     answer_lines,
+    in_order,
     inputs_schema,
 )
 from stackmem.languages.operations import Program
 
 from .interpreter import PythonProcess
-from .lint import findings_of
+from .lint import finding, findings_of
 from .reader import EntryStep, ProgramFault, checked_inputs, find_entry, parse
 
 
@@ -36,12 +36,10 @@ def _read(launch: Launch) -> EntryStep:
     except ProgramFault as fault:
         location = f"{file}:{fault.line}"
         raise Halted("Static Fault", f"{location}:{fault.column}: {fault}", location) from fault
-    faults = [each for each in findings_of(program) if each[0] == "error"]
-    if launch.options.get("checked") and faults:
-        lines = [f"{file}:{fault.line}:{fault.column}: {fault}" for _, fault in faults]
-        raise Halted(
-            "Static Fault", "\n".join(["Static fault: nothing was done.", *lines]), f"{file}:{faults[0][1].line}"
-        )
+    errors = [each for each in findings_of(file, program) if each.severity == "error"]
+    if launch.options.get("checked") and errors:
+        lines = [f"{file}:{each.line}:{each.column}: {each.message}" for each in errors]
+        raise Halted("Static Fault", "\n".join(["Static fault: nothing was done.", *lines]), f"{file}:{errors[0].line}")
     return entry
 
 
@@ -80,16 +78,14 @@ def lint(path: str, text: str) -> Reading:
     yield from ()
     try:
         program = parse(text)
-        findings = list(findings_of(program))
+        findings = findings_of(path, program)
         try:
             find_entry(program)
         except ProgramFault as fault:
-            findings.append(("warning" if fault.code == "no-entry" else "error", fault))
+            return in_order((*findings, finding(path, "warning" if fault.code == "no-entry" else "error", fault)))
     except ProgramFault as fault:
-        findings = [("error", fault)]
-    return tuple(
-        Finding(path, each.line, each.column, kind, f"python/{each.code}", str(each)) for kind, each in findings
-    )
+        return (finding(path, "error", fault),)
+    return findings
 
 
 def stop_lines(path: str, text: str) -> Iterator[int]:

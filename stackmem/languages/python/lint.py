@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ast
 import difflib
-from collections.abc import Iterator
 from typing import Literal
+
+from stackmem.languages.language import Finding, in_order
 
 from .messages import ARGUMENTS
 from .reader import ProgramFault, PythonProgram, meaning
 
 Severity = Literal["error", "warning", "note"]
-RatedFault = tuple[Severity, ProgramFault]
 
 EFFECTS = tuple(name for name in ARGUMENTS if name not in ("notes", "begin", "returned", "raised"))
 API = ("step", "say", "now", "EffectFailed", "NotAllowed", "Finished", *EFFECTS)
@@ -43,17 +43,21 @@ _WARNINGS = {
 _PATH_METHODS = ("read_text", "read_bytes", "write_text", "write_bytes", "iterdir", "rglob", "unlink", "touch")
 
 
-def findings_of(program: PythonProgram) -> Iterator[RatedFault]:
-    """Yield the findings on a program, in the order of its lines."""
-    visitor = _Visitor(program)
+def finding(path: str, severity: Severity, fault: ProgramFault) -> Finding:
+    return Finding(path, fault.line, fault.column, severity, f"python/{fault.code}", str(fault))
+
+
+def findings_of(path: str, program: PythonProgram) -> tuple[Finding, ...]:
+    """Return the findings on a program, in the order of its lines."""
+    visitor = _Visitor(path, program)
     visitor.visit(program.tree)
-    yield from sorted(visitor.findings, key=lambda each: (each[1].line, each[1].column))
+    return in_order(visitor.findings)
 
 
 class _Visitor(ast.NodeVisitor):
-    def __init__(self, program: PythonProgram) -> None:
-        self._program = program
-        self.findings: list[RatedFault] = []
+    def __init__(self, path: str, program: PythonProgram) -> None:
+        self._path, self._program = path, program
+        self.findings: list[Finding] = []
         self._depth = 0  # of functions around the node
         self._imported: dict[str, str] = {}
         self._own = {each.name for each in ast.walk(program.tree) if isinstance(each, ast.FunctionDef | ast.ClassDef)}
@@ -67,7 +71,8 @@ class _Visitor(ast.NodeVisitor):
                 self._imported |= {each.asname or each.name: f"{node.module}.{each.name}" for each in node.names}
 
     def _add(self, severity: Severity, code: str, message: str, node: ast.expr | ast.stmt) -> None:
-        self.findings.append((severity, ProgramFault(code, message, node.lineno, node.col_offset + 1)))
+        fault = ProgramFault(code, message, node.lineno, node.col_offset + 1)
+        self.findings.append(finding(self._path, severity, fault))
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         for each in (*node.decorator_list, *node.args.defaults, *(d for d in node.args.kw_defaults if d)):

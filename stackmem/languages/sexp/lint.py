@@ -14,7 +14,7 @@ from msgspec import Struct
 from stackmem.core.errors import UsageError
 from stackmem.core.messages import ToolSpec
 from stackmem.core.requests import LoadSource
-from stackmem.languages.language import Finding, Reading
+from stackmem.languages.language import Finding, Reading, finding_code
 from stackmem.languages.operations import Source
 
 from .analysis import Analysis
@@ -264,5 +264,4 @@ def _loads_unknown(nodes: list[Node]) -> bool:
 
 
 def _finding(path: str, position: tuple[int, int], fault: LintFault) -> Finding:
-    code = "sexp/" + fault.title.replace(" ", "-")
-    return Finding(path, *position, fault.severity, code, fault.message)
+    return Finding(path, *position, fault.severity, finding_code("sexp", fault.title), fault.message)
