@@ -183,6 +183,17 @@ def is_trusted(files: FolderServers, environ: Mapping[str, str]) -> bool:
     return _read_trust(trusted_path(environ)).get(str(files.folder)) == files.digest
 
 
+def reason_for_distrust(root: Path, servers: FolderServers, environ: Mapping[str, str]) -> str:
+    """Return why a file of the folder ``root`` does not count, for a message; empty if the user trusts it."""
+    try:
+        if is_trusted(servers, environ):
+            return ""
+    except UsageError as error:
+        return f"because the record of trust is not usable: {error}"
+    name = str(root) if str(root).isprintable() else ascii(str(root))
+    return f"because it is not trusted; run stackmem trust {name}"
+
+
 def trust(files: FolderServers, environ: Mapping[str, str]) -> None:
     """Record trust in a folder with these servers. Raises ``UsageError`` if that fails."""
     path = trusted_path(environ)

@@ -29,7 +29,7 @@ from stackmem.core.errors import UsageError, WorkspaceError
 from stackmem.core.requests import RunHook
 from stackmem.core.text import clip_chars
 from stackmem.settings.hook_files import HOOKS_FILE, own_hooks, project_hooks
-from stackmem.settings.mcp_servers import FolderServers, is_trusted
+from stackmem.settings.mcp_servers import is_trusted, reason_for_distrust
 from stackmem.workspace.clip import clean, visible
 from stackmem.workspace.command import CommandEnd, run
 from stackmem.workspace.isolation.bare import plain_code, private_tmp
@@ -71,22 +71,12 @@ def find_hooks(folder: Path | None, location: str, environ: Mapping[str, str]) -
         if not (root / HOOKS_FILE).is_file():
             continue
         more, described = project_hooks(root)
-        if reason := _distrusted(root, described, environ):
+        if reason := reason_for_distrust(root, described, environ):
             notes.append(f"{HOOKS_FILE} is ignored {reason}")
             continue
         hooks += more
         roots += [root] * len(more)
     return FoundHooks(tuple(hooks), tuple(roots), tuple(notes))
-
-
-def _distrusted(root: Path, servers: FolderServers, environ: Mapping[str, str]) -> str:
-    try:
-        if is_trusted(servers, environ):
-            return ""
-    except UsageError as error:
-        return f"because the record of trust is not usable: {error}"
-    name = str(root) if str(root).isprintable() else ascii(str(root))
-    return f"because it is not trusted; run stackmem trust {name}"
 
 
 class HookRunner(Struct, frozen=True):

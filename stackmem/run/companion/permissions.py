@@ -11,10 +11,9 @@ from pathlib import Path
 from msgspec import Struct
 
 from stackmem.core.conversation.permissions import RULED_TOOLS, RUN_PYTHON
-from stackmem.core.errors import UsageError
 from stackmem.core.guidance.program_calls import TOOL
 from stackmem.core.person_facts import PermissionRule
-from stackmem.settings.mcp_servers import FolderServers, is_trusted
+from stackmem.settings.mcp_servers import reason_for_distrust
 from stackmem.settings.permission_rules import PERMISSIONS_FILE, own_rules, project_rules
 from stackmem.settings.tools.own_tools import TOOLS
 
@@ -39,20 +38,9 @@ def find_permissions(folder: Path | None, location: str, environ: Mapping[str, s
         if not (root / PERMISSIONS_FILE).is_file():
             continue
         own, servers = project_rules(root, tools)
-        reason = _ignored(root, servers, environ) if any(rule.effect == "allow" for rule in own) else ""
+        reason = reason_for_distrust(root, servers, environ) if any(rule.effect == "allow" for rule in own) else ""
         if reason:
             own = tuple(rule for rule in own if rule.effect != "allow")
             notes.append(f"[allow] in {PERMISSIONS_FILE} is ignored {reason}")
         rules += own
     return FoundPermissions(tuple(rules), tuple(notes))
-
-
-def _ignored(root: Path, servers: FolderServers, environ: Mapping[str, str]) -> str:
-    """Return why a project's rules that allow do not count. Empty if the user trusts the file."""
-    try:
-        if is_trusted(servers, environ):
-            return ""
-    except UsageError as error:
-        return f"because the record of trust is not usable: {error}"
-    name = str(root) if str(root).isprintable() else ascii(str(root))
-    return f"because it is not trusted; run stackmem trust {name}"
