@@ -291,7 +291,7 @@ class _ClaudeConversation:
         if line.type == "system" or not isinstance(message, _ClaudeMessage):
             self.session.turns.append(RecordedText(message if isinstance(message, str) else words(line.content), at))
         elif line.type == "user":
-            self._user(line, message, at, location)
+            self._user(line, message, at)
         elif line.made_up or message.model == "<synthetic>":
             self.session.turns.append(RecordedText(words(message.content), at))
         else:
@@ -303,7 +303,7 @@ class _ClaudeConversation:
         if isinstance(message, _ClaudeMessage) and message.id and message.usage is not None:
             self._assistant(replace(message, content=[]), seconds(line.timestamp, location), location, line.usd)
 
-    def _user(self, line: _Line, message: _ClaudeMessage, at: float | None, location: str) -> None:
+    def _user(self, line: _Line, message: _ClaudeMessage, at: float | None) -> None:
         blocks = message.content if isinstance(message.content, list) else []
         for block in blocks:
             if block.get("type") == "tool_result":

@@ -74,7 +74,7 @@ def read_pi(text: str, source: str) -> RecordedSession:
     others = Counter[str]()
     for location, entry in branch:
         if entry.get("type") == "message" and isinstance(entry.get("message"), dict):
-            _add(session, shaped(entry["message"], _PiMessage, location), location)
+            _add(session, shaped(entry["message"], _PiMessage, location))
         else:
             others[str(entry.get("type"))] += 1
     if not any(isinstance(turn, RecordedReply) for turn in session.turns):
@@ -99,7 +99,7 @@ def _branch(entries: list[tuple[str, Json]]) -> list[tuple[str, Json]]:
     return path[::-1]
 
 
-def _add(session: RecordedSession, message: _PiMessage, location: str) -> None:
+def _add(session: RecordedSession, message: _PiMessage) -> None:
     at = message.timestamp / 1_000 if message.timestamp is not None else None
     match message.role:
         case "assistant":
