@@ -102,7 +102,7 @@ def advance(state: State, strategy: MemoryStrategy) -> Event | Effect | None:
         return RunChecks() if needs_checks else None
     if state.due is not None:
         return hooks.next_due(state, state.due)
-    if (ended := parallel.child_end(state)) is not None:
+    if state.parallel.child and (ended := parallel.child_end(state)) is not None:
         return ended
     if not state.stack:
         forced = bool(state.popped[-1].forced)  # the agent never said that the work was done

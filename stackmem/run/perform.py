@@ -191,7 +191,9 @@ def perform(effect: requests.Effect, world: World) -> facts.Event:  # noqa: C901
 
 
 def _ask(effect: requests.AskModel, world: World) -> facts.ModelReplied | facts.ModelFailed:
-    waited = effect.wait_seconds * random.uniform(1, 1 + JITTER)  # noqa: S311 - spreads retries, guards nothing
+    waited = effect.wait_seconds
+    if waited:
+        waited *= random.uniform(1, 1 + JITTER)  # noqa: S311 - spreads retries, guards nothing
     if effect.left_seconds is not None:
         waited = min(waited, effect.left_seconds)
         effect = replace(effect, left_seconds=effect.left_seconds - waited)

@@ -179,7 +179,7 @@ def next_of_group(state: State, group: ParallelGroup) -> FramePushed | Effect | 
 
 def child_end(state: State) -> RunEnded | None:
     """Return the end of a run that is a parallel frame, once this frame has popped."""
-    last = state.popped[-1] if state.parallel.child and len(state.popped) else None
+    last = state.popped[-1] if len(state.popped) else None
     return RunEnded("popped", last.result) if last is not None and last.frame.id == state.parallel.child else None
 
 
