@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from hypothesis import settings
@@ -112,63 +113,62 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(20_000, 20, 20)  # the default collects after 700 objects, which takes one twentieth of the time
 
 
-@pytest.fixture(scope="session")
-def _homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    root = tmp_path_factory.mktemp("homes")
-    return (root / str(number) for number in itertools.count())
+class Shared(NamedTuple):
+    """What the tests of a process share: the parent of their home folders, two caches, the state of the sentinels."""
+
+    homes: Path
+    numbers: Iterator[int]
+    state: Path
+    cache: Path
+    machine: dict[str, tuple[int, ...]]
 
 
 @pytest.fixture(scope="session")
-def _state(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("state")
-
-
-@pytest.fixture(scope="session")
-def _cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
+def _shared(tmp_path_factory: pytest.TempPathFactory) -> Shared:
+    homes, state, cache = (tmp_path_factory.mktemp(name) for name in ("homes", "state", "cache"))
+    return Shared(homes, itertools.count(), state, cache, sentinels.quick())
 
 
 @pytest.fixture(autouse=True)
-def home(_homes: Iterator[Path], _state: Path, _cache: Path) -> Path:
-    """Create an empty home directory and point HOME, the XDG directories and tiktoken's cache to it during the test.
+def surroundings(_shared: Shared) -> Iterator[Path]:
+    """Point HOME, the XDG directories and tiktoken's cache to an empty home directory during the test.
 
-    All tests of a process share the state and cache directories, so the sandbox's Python is built there only once.
+    All tests of a process share the state and cache directories, so the sandbox's Python is built there only once. A
+    test fails if a well-known file of the machine or of the user's home folder changed during it, or if the network
+    guard refused a connection. This is one fixture, because each one takes time in every test.
     """
-    place = next(_homes)
+    place = _shared.homes / str(next(_shared.numbers))
     place.mkdir()
     os.environ |= {
         "HOME": str(place),
-        "XDG_STATE_HOME": str(_state),
+        "XDG_STATE_HOME": str(_shared.state),
         "XDG_CONFIG_HOME": str(place / "config"),
-        "XDG_CACHE_HOME": str(_cache),
+        "XDG_CACHE_HOME": str(_shared.cache),
         "TIKTOKEN_CACHE_DIR": str(place / "no-download"),
     }
-    return place
-
-
-@pytest.fixture(scope="session")
-def _machine() -> dict[str, tuple[int, ...]]:
-    return sentinels.quick()
-
-
-@pytest.fixture(autouse=True)
-def unchanged_machine(_machine: dict[str, tuple[int, ...]]) -> Iterator[None]:
-    """Fail the test if a well-known file of the machine or of the user's home folder changed during it."""
-    yield
-    after = sentinels.quick()
-    if _machine != after:
-        changed = sorted(place for place, state in after.items() if _machine[place] != state)
-        _machine.update(after)
-        pytest.fail(f"changed during this test: {', '.join(changed)}; tests may write only to their temporary folders")
-
-
-@pytest.fixture(autouse=True)
-def refused_connections() -> Iterator[list[str]]:
-    """Collect connections that the network guard refused during the test; any left afterwards fail the test."""
     network.refused.clear()
-    yield network.refused
+    yield place
+    before, after = _shared.machine, sentinels.quick()
+    problems = []
+    if before != after:
+        changed = sorted(path for path, state in after.items() if before[path] != state)
+        before.update(after)
+        problems.append(f"changed during this test: {', '.join(changed)}; tests may write only to temporary folders")
     if network.refused:
-        pytest.fail(f"the test reached for the network: {', '.join(network.refused)}")
+        problems.append(f"the test reached for the network: {', '.join(network.refused)}")
+    if problems:
+        pytest.fail("\n".join(problems))
+
+
+@pytest.fixture
+def home(surroundings: Path) -> Path:
+    return surroundings
+
+
+@pytest.fixture
+def refused_connections() -> list[str]:
+    """Return the connections that the network guard refused during the test; any left afterwards fail the test."""
+    return network.refused
 
 
 @pytest.fixture

@@ -101,7 +101,7 @@ def test_a_test_that_writes_outside_fails_the_run_and_is_named(tmp_path: Path, h
     watch = {
         "after each test": (
             f"sentinels.BEST_KNOWN = {[str(decoy)]!r}; sentinels.quick.__defaults__ = (sentinels.BEST_KNOWN,)\n"
-            "from tests.conftest import _machine, unchanged_machine\n"
+            "from tests.conftest import _shared, surroundings\n"
         ),
         "at the end of the run": (
             "from pathlib import Path\n"
