@@ -1,5 +1,6 @@
 """Common ground of every test: a machine it cannot change, loopback only, default settings, and its own home folder."""
 
+import ctypes
 import gc
 import itertools
 import os
@@ -40,6 +41,8 @@ FEW_AND_LONG = [Path(__file__).parent / name for name in (
     "formats/images/test_image_tasks.py", "review/kept/test_recover.py", "workspace/test_judge.py",
     "doors/gateway/test_gateway_command.py", "providers/test_gemini.py",
 )]  # fmt: skip
+MAX_GROWTH_BYTES = 64 << 20
+_resident_bytes = 0
 CALLERS_OWN = ("ANTHROPIC_", "OPENAI_", "STACKMEM_", "XDG_", "TIKTOKEN_", "GIT_")
 
 settings.register_profile("ci", derandomize=True, max_examples=30, deadline=None, print_blob=True)
@@ -111,6 +114,21 @@ def pytest_collection_finish() -> None:
     gc.enable()
     gc.freeze()  # otherwise each garbage collection scans everything created while loading the test files
     gc.set_threshold(20_000, 20, 20)  # the default collects after 700 objects, which takes one twentieth of the time
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """Return the memory of a file's tests to the system: each fork copies the page tables of the whole process."""
+    global _resident_bytes
+    yield
+    if nextitem is not None and nextitem.path != item.path and _resident() > _resident_bytes + MAX_GROWTH_BYTES:
+        gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)
+        _resident_bytes = _resident()
+
+
+def _resident() -> int:
+    return int(Path("/proc/self/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 class Shared(NamedTuple):

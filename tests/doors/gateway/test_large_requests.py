@@ -14,6 +14,7 @@ import pytest
 from stackmem.doors.gateway import recording, workers
 from stackmem.doors.gateway.exchanges import AnswerPassed, RequestPassed, read_exchanges
 from stackmem.doors.gateway.verifying import verify_gateway_run
+from stackmem.doors.gateway.wires import messages
 from stackmem.doors.gateway.wires.bodies import ReadBodies
 from stackmem.run.run_folder import EXCHANGES
 from tests.doors.gateway.test_proxy import CLIENT, DONE, gateway, post
@@ -28,6 +29,12 @@ MIDDLE = request(user("a b\n" * (1 << 16)))
 def large_request(tmp_path: Path, number: int = 0) -> bytes:
     """Return a request that no test has sent before, because parsed requests are cached."""
     return request(user(f"{tmp_path} {number} " + "x y\n" * (BYTES // 4)))
+
+
+@pytest.fixture(autouse=True)
+def own_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drop the parsed requests after each test, because forks of a process with much memory are slow."""
+    monkeypatch.setattr(messages, "_bodies", ReadBodies("messages", messages._read_message))
 
 
 def answer(_: bytes) -> RawAnswer:
