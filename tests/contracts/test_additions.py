@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.contracts.edits import PAGE, additions, copied_package
-from tests.stage import Stage, call, pop
+from tests.stage import ROOT, Stage, call, pop
 
 ANCHORS = {"A new model": "a-model", "A new isolation level": "an-isolation-level", "A new strategy": "a-strategy"}
 MAX_FILES = {"A limit": 6, "A metric with a report column": 2, "An event": 3}
@@ -35,3 +35,15 @@ def test_the_table_counts_the_files_of_each_addition(heading: str) -> None:
     touched = len({edit.path for edit in additions()[heading]})
     assert touched == int(stated)
     assert touched <= MAX_FILES.get(heading, touched)
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(900)
+def test_the_additions_pass_the_type_checker(tmp_path: Path) -> None:
+    package = copied_package(tmp_path / "house")
+    for edits in additions().values():
+        for edit in edits:
+            edit.apply(package)
+    words = ("-m", "mypy", "--config-file", str(ROOT / "pyproject.toml"), "stackmem")
+    ran = subprocess.run([sys.executable, *words], cwd=package.parent, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
