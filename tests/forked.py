@@ -9,6 +9,7 @@ the variables and options for which a fork would differ.
 
 import atexit
 import faulthandler
+import fcntl
 import gc
 import inspect
 import os
@@ -139,8 +140,8 @@ def _forget_the_test() -> None:
 
 def _connect(descriptors: Sequence[int]) -> None:
     """Make these the standard streams, and close every other descriptor."""
-    copies = [os.dup(given if given >= 0 else number) for number, given in enumerate(descriptors)]
-    copies = [os.dup2(copy, 100 + number) for number, copy in enumerate(copies)]
+    given = [each if each >= 0 else number for number, each in enumerate(descriptors)]
+    copies = [fcntl.fcntl(each, fcntl.F_DUPFD, len(given)) for each in given]  # none of them is a standard stream
     for number, copy in enumerate(copies):
         os.dup2(copy, number)
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))

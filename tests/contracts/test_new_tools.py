@@ -44,7 +44,7 @@ def house(tmp_path: Path) -> Path:
     copy = copied_package(tmp_path / "house").parent
     code = blocks()
     edit(copy, "core/tools.py", "WorkspaceCall = ", code["core/tools.py"] + "WorkspaceCall = ")
-    edit(copy, "core/tools.py", "WorkspaceCall = ReadFile", "WorkspaceCall = AppendLine | ReadFile")
+    edit(copy, "core/tools.py", "WorkspaceCall = RunCommand", "WorkspaceCall = AppendLine | RunCommand")
     edit(copy, "core/tools.py", "LookupCall = HeapList", "LookupCall = CountNotes | HeapList")
     first, case = "        case HeapList():\n            return LookupAnswer(", code["core/memory_tools.py"].rstrip()
     edit(copy, "core/memory_tools.py", first, f"{case}\n{first}")

@@ -1,9 +1,12 @@
 """A program in a fork of the test process behaves like one in a new interpreter."""
 
+import contextlib
 import json
+import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -40,6 +43,15 @@ def fresh(stage: Stage, code: str, *words: str) -> subprocess.CompletedProcess[s
 
 def test_a_program_finds_the_same_state(stage: Stage):
     assert json.loads(stage.python(STATE, "a", "b").stdout) == json.loads(fresh(stage, STATE, "a", "b").stdout)
+
+
+@pytest.mark.parametrize("count", range(84, 106, 3))
+def test_many_open_files_of_the_test_change_nothing(stage: Stage, count: int):
+    with contextlib.ExitStack() as opened:
+        while opened.enter_context(Path(os.devnull).open("rb")).fileno() < count:
+            pass
+        done = stage.python("import os; os.write(1, os.read(0, 9) + b'out'); os.write(2, b'err')")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "out", "err")
 
 
 @pytest.mark.parametrize("code", ENDS)
