@@ -1,6 +1,7 @@
 """Long work shows how far it is and the time to go; every command fits its terminal without torn words."""
 
 import re
+from types import SimpleNamespace
 
 import pytest
 
@@ -38,7 +39,7 @@ def test_a_line_has_the_total_and_the_time_to_go():
 
 def test_without_a_terminal_a_line_is_printed_now_and_then(monkeypatch, capsys):
     now = iter(range(0, 1_000, 6))
-    monkeypatch.setattr(work.time, "monotonic", lambda: next(now))
+    monkeypatch.setattr(work, "time", SimpleNamespace(monotonic=lambda: next(now)))  # not for other threads
     with shown_work():
         for done in range(6):
             report_work("recordings", done, 6)
