@@ -25,7 +25,7 @@ from stackmem.models.registry import is_served
 from stackmem.run.companion.kept_heap import HeapKeeper, heap_store
 from stackmem.run.tasks.find import shipped_tasks
 from stackmem.settings.network import secrets_of, spelled
-from stackmem.settings.options import PREFIX
+from stackmem.settings.options import NOT_SETTINGS, PREFIX
 from stackmem.settings.tools.own_tools import NOTES
 from stackmem.workspace.egress.network_list import NetworkList
 from stackmem.workspace.memory import MemoryWorkspace
@@ -59,10 +59,10 @@ _MAX_NAMES = 8
 def scrubber_of(environ: Mapping[str, str], network: NetworkList | None = None) -> Scrubber:
     """Return a scrubber for secrets from the caller's environment and for credentials added to network requests.
 
-    Variables of stackmem itself are settings, even if their names sound secret (STACKMEM_MAX_TOKENS).
+    Settings do not count, even if one is named like a secret (STACKMEM_MAX_TOKENS). The tokens of our servers count.
     """
-    own = {name: value for name, value in environ.items() if not name.startswith(PREFIX)}
-    return Scrubber(own | secrets_of(network))
+    others = {name: value for name, value in environ.items() if not name.startswith(PREFIX) or name in NOT_SETTINGS}
+    return Scrubber(others | secrets_of(network))
 
 
 def assemble(

@@ -8,6 +8,7 @@ import pytest
 
 from stackmem import RunResult, open_strategy, replay
 from stackmem.core.facts import ChecksReturned, ModelFailed, RunStarted, ToolReturned, VerifyReturned
+from stackmem.run.assemble import scrubber_of
 from tests.build import shown_text
 from tests.stage import SOLVED, Stage, call, command, events, fails, kept_texts, pop, push, shown
 
@@ -126,6 +127,13 @@ def test_a_key_known_by_its_shape_is_flagged_and_scrubbed_though_nobody_set_it(s
     result, _ = solved(stage, task)
     assert result.steps_with_secrets == (1,)
     assert events(result.run_dir, ToolReturned)[0].text.startswith("[secret GITHUB_TOKEN]")
+
+
+@pytest.mark.parametrize("name", ["STACKMEM_GATEWAY_TOKEN", "STACKMEM_MCP_TOKEN", "API_TOKEN"])
+def test_the_token_of_a_server_is_a_secret(name: str):
+    scrub = scrubber_of({name: "correct-horse-battery", "STACKMEM_MAX_TOKENS": "12345678"}).scrub
+    assert "correct-horse" not in scrub("token correct-horse-battery")
+    assert scrub("12345678") == "12345678"
 
 
 def test_the_names_of_our_own_settings_are_no_secrets(stage: Stage):
